@@ -1,0 +1,215 @@
+package lockstep
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ResourceName names something that is counted: "cpu", "memory", "gpu/h100".
+type ResourceName string
+
+// The names that Demand uses. Devices of a class are counted under
+// ResourceGPUClass(class) as well as under ResourceGPU.
+const (
+	ResourceGPU    ResourceName = "gpu"    // ResourceGPU counts devices of any class, in MilliGPU.
+	ResourceCPU    ResourceName = "cpu"    // ResourceCPU counts cores, in MilliCPU.
+	ResourceMemory ResourceName = "memory" // ResourceMemory counts host memory, in Bytes.
+	ResourceRDMA   ResourceName = "rdma"   // ResourceRDMA counts network endpoints, whole.
+	ResourceSlots  ResourceName = "slots"  // ResourceSlots counts members a node may hold, whole.
+)
+
+// ResourceGPUClass returns the name under which devices of class are counted,
+// in MilliGPU. The empty class is ResourceGPU.
+func ResourceGPUClass(class DeviceClass) ResourceName {
+	if class == "" {
+		return ResourceGPU
+	}
+	return ResourceGPU + "/" + ResourceName(class)
+}
+
+// Resources are named amounts, each in its resource's own unit (MilliGPU,
+// MilliCPU, Bytes, or a count). A name that is absent is zero. It is the form
+// for configuration and the wire; arithmetic is done on Vectors.
+type Resources map[ResourceName]int64
+
+// resourceText gives the text forms of an amount of name.
+func formatAmount(name ResourceName, v int64) string {
+	switch {
+	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
+		return formatMilli(v)
+	case name == ResourceMemory:
+		return Bytes(v).String()
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+func parseAmount(name ResourceName, s string) (int64, string) {
+	switch {
+	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
+		return parseMilli(s)
+	case name == ResourceMemory:
+		return parseBytes(s)
+	}
+	return parseDecimal(s, 1)
+}
+
+// String returns "cpu=8 gpu/h100=2500m memory=64Gi", sorted by name.
+func (r Resources) String() string {
+	parts := make([]string, 0, len(r))
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		parts = append(parts, string(name)+"="+formatAmount(name, r[name]))
+	}
+	return strings.Join(parts, " ")
+}
+
+// MarshalJSON writes an object of text forms, sorted by name: {"cpu":"8","memory":"64Gi"}.
+func (r Resources) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, name := range slices.Sorted(maps.Keys(r)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		key, err := json.Marshal(string(name))
+		if err != nil {
+			return nil, err
+		}
+		b.Write(key)
+		b.WriteString(`:"` + formatAmount(name, r[name]) + `"`)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes; amounts may also be plain numbers.
+func (r *Resources) UnmarshalJSON(data []byte) error {
+	var raw map[ResourceName]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	if raw == nil {
+		*r = nil
+		return nil
+	}
+	out := make(Resources, len(raw))
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		text := strings.Trim(string(raw[name]), `"`)
+		v, reason := parseAmount(name, text)
+		if reason != "" {
+			return invalid("parse", "Resources."+string(name), quote(text), reason)
+		}
+		out[name] = v
+	}
+	*r = out
+	return nil
+}
+
+// VectorWidth is how many resources one cluster may tell apart.
+const VectorWidth = 16
+
+// Vector holds one amount for each resource of a Schema, by the schema's index.
+// Entries past the schema's length stay zero. It is a value: copies are free of
+// each other, and == compares.
+type Vector [VectorWidth]int64
+
+// Schema gives the resources of one cluster their places in a Vector. It is
+// immutable and safe for concurrent use; Vectors of different schemas must not
+// meet.
+type Schema struct {
+	names []ResourceName
+	index map[ResourceName]int
+}
+
+// NewSchema returns a schema of the given names, in that order. It refuses
+// empty and repeated names and more than VectorWidth of them.
+func NewSchema(names ...ResourceName) (*Schema, error) {
+	if len(names) > VectorWidth {
+		return nil, invalid("schema", "names", strconv.Itoa(len(names)), "at most "+strconv.Itoa(VectorWidth)+" resources")
+	}
+	s := &Schema{names: slices.Clone(names), index: make(map[ResourceName]int, len(names))}
+	for i, name := range names {
+		if name == "" {
+			return nil, invalid("schema", "names["+strconv.Itoa(i)+"]", "", "must not be empty")
+		}
+		if _, ok := s.index[name]; ok {
+			return nil, &Error{Kind: ErrDuplicate, Op: "lockstep: schema", Field: "names[" + strconv.Itoa(i) + "]", Value: quote(string(name)), Reason: "named twice"}
+		}
+		s.index[name] = i
+	}
+	return s, nil
+}
+
+// Len returns how many resources s tells apart.
+func (s *Schema) Len() int { return len(s.names) }
+
+// Name returns the resource at index i, 0 <= i < Len.
+func (s *Schema) Name(i int) ResourceName { return s.names[i] }
+
+// Index returns the place of name.
+func (s *Schema) Index(name ResourceName) (int, bool) {
+	i, ok := s.index[name]
+	return i, ok
+}
+
+// Vector returns r by index. A name that s does not know is ErrUnknown.
+func (s *Schema) Vector(r Resources) (Vector, error) {
+	var v Vector
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		i, ok := s.index[name]
+		if !ok {
+			return Vector{}, &Error{Kind: ErrUnknown, Op: "lockstep: vector", Field: "Resources." + string(name), Reason: "not in the schema"}
+		}
+		v[i] = r[name]
+	}
+	return v, nil
+}
+
+// Resources returns the entries of v that are not zero, by name.
+func (s *Schema) Resources(v Vector) Resources {
+	r := make(Resources)
+	for i, name := range s.names {
+		if v[i] != 0 {
+			r[name] = v[i]
+		}
+	}
+	return r
+}
+
+// Add returns v+w, each entry held at the ends of int64.
+func (v Vector) Add(w Vector) Vector {
+	for i := range v {
+		v[i] = addSat(v[i], w[i])
+	}
+	return v
+}
+
+// Sub returns v-w, each entry held at the ends of int64.
+func (v Vector) Sub(w Vector) Vector {
+	for i := range v {
+		v[i] = subSat(v[i], w[i])
+	}
+	return v
+}
+
+// Mul returns v×n, each entry held at the ends of int64.
+func (v Vector) Mul(n int64) Vector {
+	for i := range v {
+		v[i] = mulSat(v[i], n)
+	}
+	return v
+}
+
+// Fits reports whether v asks for no more than avail in any entry. Where it
+// does not, index is the first entry in which v exceeds avail.
+func (v Vector) Fits(avail Vector) (index int, ok bool) {
+	for i := range v {
+		if v[i] > avail[i] {
+			return i, false
+		}
+	}
+	return 0, true
+}
