@@ -2,6 +2,7 @@ package lockstep
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -32,7 +33,8 @@ type Requirement struct {
 	Values   []string `json:"values,omitempty"` // Values are for In and NotIn, at least one; none for the others.
 }
 
-// Matches reports whether r holds of labels.
+// Matches reports whether r holds of labels. An operator that is none of the
+// four holds of nothing. O(Values).
 func (r *Requirement) Matches(labels map[string]string) bool {
 	value, ok := labels[r.Key]
 	switch r.Operator {
@@ -48,13 +50,15 @@ func (r *Requirement) Matches(labels map[string]string) bool {
 	return false
 }
 
-// Taint keeps off a node every member that does not tolerate it.
+// Taint keeps off a node every member that does not tolerate it, as one with the
+// effect NoSchedule does in Kubernetes; members already there stay.
 type Taint struct {
 	Key   string `json:"key"`             // Key names the taint.
 	Value string `json:"value,omitempty"` // Value tells taints of one key apart; it may be empty.
 }
 
-// Toleration cancels the taints it matches.
+// Toleration cancels the taints it matches. With an empty Value it is what
+// Kubernetes calls the operator Exists, else what it calls Equal.
 type Toleration struct {
 	Key   string `json:"key,omitempty"`   // Key is the taint's; empty matches every taint.
 	Value string `json:"value,omitempty"` // Value is the taint's; empty matches every value of Key.
@@ -75,8 +79,7 @@ type Affinity struct {
 	Anti  bool              `json:"anti,omitempty"`  // Anti keeps apart rather than together.
 }
 
-// Clone returns a copy of c that shares no slice with it; the Match maps are
-// shared, since nothing writes to them.
+// Clone returns a copy of c that shares no memory with it.
 func (c Constraints) Clone() Constraints {
 	c.Selector = slices.Clone(c.Selector)
 	for i := range c.Selector {
@@ -84,39 +87,47 @@ func (c Constraints) Clone() Constraints {
 	}
 	c.Tolerations = slices.Clone(c.Tolerations)
 	c.Affinity = slices.Clone(c.Affinity)
+	for i := range c.Affinity {
+		c.Affinity[i].Match = maps.Clone(c.Affinity[i].Match)
+	}
 	return c
 }
 
-func (c *Constraints) validate(errs *[]error, at string) {
-	bad := func(field string, value any, reason string) {
-		*errs = append(*errs, invalid("gang", at+"."+field, fmt.Sprint(value), reason))
-	}
+// validate reports the faults of c, which is found at the path at.
+func (c *Constraints) validate(f *faults, at string) {
 	for i := range c.Selector {
-		r, field := &c.Selector[i], "Selector["+strconv.Itoa(i)+"]"
-		if r.Key == "" {
-			bad(field+".Key", quote(""), "must not be empty")
-		}
+		r, path := &c.Selector[i], at+".Selector["+strconv.Itoa(i)+"]"
+		f.name(path+".Key", r.Key)
 		switch r.Operator {
 		case In, NotIn:
 			if len(r.Values) == 0 {
-				bad(field+".Values", "[]", "want at least one")
+				f.bad(path+".Values", "[]", "want at least one")
+			}
+			for j, v := range r.Values {
+				f.labelValue(path+".Values["+strconv.Itoa(j)+"]", v)
 			}
 		case Exists, DoesNotExist:
 			if len(r.Values) != 0 {
-				bad(field+".Values", r.Values, "want none")
+				f.bad(path+".Values", fmt.Sprintf("%q", r.Values), "want none")
 			}
 		default:
-			bad(field+".Operator", quote(string(r.Operator)), "want In, NotIn, Exists or DoesNotExist")
+			f.bad(path+".Operator", quote(string(r.Operator)), "want In, NotIn, Exists or DoesNotExist")
 		}
 	}
 	for i, t := range c.Tolerations {
+		path := at + ".Tolerations[" + strconv.Itoa(i) + "]"
 		if t.Key == "" && t.Value != "" {
-			bad("Tolerations["+strconv.Itoa(i)+"].Key", quote(""), "a value needs a key")
+			f.bad(path+".Key", quote(""), "a value needs a key")
 		}
+		f.nameOrEmpty(path+".Key", t.Key)
+		f.labelValue(path+".Value", t.Value)
 	}
 	for i := range c.Affinity {
-		if len(c.Affinity[i].Match) == 0 {
-			bad("Affinity["+strconv.Itoa(i)+"].Match", "{}", "want at least one label")
+		a, path := &c.Affinity[i], at+".Affinity["+strconv.Itoa(i)+"]"
+		if len(a.Match) == 0 {
+			f.bad(path+".Match", "{}", "want at least one label")
 		}
+		f.labels(path+".Match", a.Match)
+		f.nameOrEmpty(path+".Level", string(a.Level))
 	}
 }

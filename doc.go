@@ -4,11 +4,7 @@
 // Lockstep is a set of small deterministic cores that a host program composes
 // into its own GPU-cluster scheduler. The host owns the truth (nodes, jobs,
 // processes), the clock, the goroutines and the I/O. Each core answers one
-// question, from values, in values.
-//
-// # Map
-//
-// A package imports only packages on lower floors.
+// question, from values, in values, and imports only packages on lower floors:
 //
 //	6  sim         what would a scheduler do on that trace?
 //	5  scheduler   the reference composition of the packages below
@@ -29,46 +25,54 @@
 //	   lifecycle   which transitions may this job make?
 //	0  lockstep    what do the words mean?
 //
-// The packages that exist in this version are those that the module holds;
-// README.md lists them.
+// README.md lists the packages that this version holds.
 //
-// # Glossary
+// # Model
 //
 //   - node: a host with devices; device: a GPU, or a partition of one.
 //   - domain: what one point of the topology contains, such as a rack; level: a
-//     kind of domain. The finest level is [LevelNode].
+//     kind of domain, the finest being [LevelNode].
 //   - job: what a tenant submits; gang: the members that a job runs together,
 //     all or none; role: a set of like members; member: one process group on
 //     one node; rank: a member's number in its gang, from 0.
-//   - demand: what one member needs; request: a gang as asked of a placer;
-//     plan: devices for each rank; verdict: the short answer; explanation: the
-//     long one, with the least changes that would let the gang in.
+//   - demand: what one member needs; request: a gang as asked of a placer; plan:
+//     devices for each rank; verdict: the short answer; explanation: the long one.
 //   - hold: room kept while members confirm; reservation: room kept from a
 //     future time on; backfill: running a later gang in the meantime.
 //   - preempt: take devices within a queue; reclaim: across queues; victim: the
 //     gang they are taken from; yield: give them back when a term ends.
-//   - queue, nominal quota, borrowing, lending, fair share: as in Kubernetes
-//     batch queues.
+//   - queue, nominal quota, borrowing, lending, fair share: as in Kueue.
 //   - fragmentation: free room that the waiting demands cannot use.
 //
-// # Outcomes and errors
+// Amounts are integers ([MilliGPU], [MilliCPU], [Bytes]) whose sums saturate.
 //
-// "Does not fit" is an outcome: a [Verdict] that is not feasible, with a
-// [Reason]. An error means bad input ([ErrInvalid], [ErrDuplicate],
-// [ErrUnknown]), a plan from an older state ([ErrStale]), a call that does not
-// suit the state ([ErrConflict]) or time going backwards ([ErrPast]); then
-// nothing has changed. The details are in [*Error].
+// # Usage
 //
-// # Determinism
+//	var g lockstep.Gang
+//	err := json.Unmarshal(data, &g) // then g.Validate()
+//	verdict, err := placer.Fit(&lockstep.Request{Gang: &g}, &plan)
+//	env, err := plan.Env(rank)
 //
-// A core reads no clock, starts no goroutine and draws no random number: the
-// same calls give the same bytes on every platform. Ties end at an ID or at the
-// order of the topology. Amounts are integers ([MilliGPU], [MilliCPU], [Bytes])
-// whose sums saturate.
+// # Order of decision
+//
+// This package decides nothing. A core gives the same bytes for the same calls on
+// every platform; ties end at an ID or at the order of the topology.
+//
+// # Errors
+//
+// "Does not fit" is a [Verdict] with a [Reason]. An error wraps an [*Error]: it is
+// bad input ([ErrInvalid], [ErrDuplicate], [ErrUnknown]), a plan of an older state
+// ([ErrStale]), a call that the state forbids ([ErrConflict]) or time going
+// backwards ([ErrPast]); then nothing has changed. Indices and counts given to
+// accessors ([Schema.Name], [Gang.GPUs]) must be in range, or they panic.
 //
 // # Concurrency
 //
-// Values of this package may be read from many goroutines. [Monotone] locks;
-// nothing else does, and cores are not safe for concurrent use: the caller
-// serializes calls.
+// Values may be read from many goroutines. [Monotone] locks; no core does, and
+// the caller serializes calls.
+//
+// # Cost and limits
+//
+// Making a [Verdict] and arithmetic on a [Vector] allocate nothing; [Plan.Env] is
+// O(members) for one rank. The environment speaks of NVIDIA devices only.
 package lockstep

@@ -9,8 +9,8 @@ type EventKind string
 const (
 	EventSubmit  EventKind = "submit"  // EventSubmit: Gang arrived.
 	EventCancel  EventKind = "cancel"  // EventCancel: Job is no longer wanted, waiting or running.
-	EventConfirm EventKind = "confirm" // EventConfirm: the member of Rank is ready to start.
-	EventRefuse  EventKind = "refuse"  // EventRefuse: preflight of the members on Node failed.
+	EventConfirm EventKind = "confirm" // EventConfirm: the member of Job with Rank is ready to start.
+	EventRefuse  EventKind = "refuse"  // EventRefuse: preflight of the members of Job on Node failed.
 	EventFinish  EventKind = "finish"  // EventFinish: Job ended by itself and its devices are clean.
 	EventFail    EventKind = "fail"    // EventFail: Job died; Reason says of what.
 	EventEvicted EventKind = "evicted" // EventEvicted: the eviction or shrink of Job is done and its devices are clean.
@@ -31,7 +31,15 @@ type Event struct {
 	Node   NodeID    `json:"node,omitempty"`   // Node is where.
 	Rank   int       `json:"rank,omitempty"`   // Rank is the member that confirmed.
 	Reason Reason    `json:"reason,omitempty"` // Reason is the cause, where the host knows one.
+
+	// Attempt is the attempt of Job that the event is about, as the action
+	// that began it said; 0 means whichever is present.
+	Attempt Attempt `json:"attempt,omitempty"`
 }
+
+// Attempt tells the holds of a job apart, so that a late event of an earlier
+// one is not taken for the present one's. Attempts only grow; 0 is none.
+type Attempt uint64
 
 // ActionKind says what a host is to do.
 type ActionKind string
@@ -57,4 +65,5 @@ type Action struct {
 	Deadline time.Time  `json:"deadline,omitzero"`  // Deadline is when the hold ends by itself; zero means none.
 	Eviction *Eviction  `json:"eviction,omitempty"` // Eviction is who must go, with cause and cost.
 	Reason   Reason     `json:"reason,omitempty"`   // Reason is why.
+	Attempt  Attempt    `json:"attempt,omitempty"`  // Attempt is which of the job's holds it is about; events about it repeat it.
 }

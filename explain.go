@@ -1,6 +1,7 @@
 package lockstep
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ const (
 type Explanation struct {
 	Job     JobID         `json:"job"`               // Job is what it is about.
 	Verdict Verdict       `json:"verdict"`           // Verdict is the decision with its first binding limit.
-	Counts  []ReasonCount `json:"counts,omitempty"`  // Counts say how many nodes fail for which reason first, most first, then by reason.
+	Counts  []ReasonCount `json:"counts,omitempty"`  // Counts say how many nodes fail for which reason first; most nodes first, then by reason and detail.
 	Changes []Change      `json:"changes,omitempty"` // Changes are each, alone, enough to let the gang in; least first.
 	Notes   []Note        `json:"notes,omitempty"`   // Notes are what other stages add, in the order of the stages.
 }
@@ -72,11 +73,11 @@ type Note struct {
 
 // String returns e in words: one line for the verdict, one for each count,
 // change and note.
-func (e *Explanation) String() string {
+func (e Explanation) String() string {
 	var b strings.Builder
 	b.WriteString(string(e.Job) + ": " + e.Verdict.String())
 	for _, c := range e.Counts {
-		b.WriteString("\n  " + strconv.Itoa(c.Nodes) + " nodes: " + string(c.Reason))
+		b.WriteString("\n  " + plural(int64(c.Nodes), "node") + ": " + string(c.Reason))
 		if c.Detail != "" {
 			b.WriteString(" (" + c.Detail + ")")
 		}
@@ -99,7 +100,10 @@ func (v Verdict) String() string {
 	if v.Feasible {
 		b.WriteString("fits")
 	} else {
-		b.WriteString("does not fit: " + string(v.Reason))
+		b.WriteString("does not fit")
+		if v.Reason != "" {
+			b.WriteString(": " + string(v.Reason))
+		}
 	}
 	b.WriteString(", " + strconv.Itoa(v.Fit) + " of " + strconv.Itoa(v.Want) + " members")
 	if v.Domain != "" {
@@ -112,36 +116,53 @@ func (v Verdict) String() string {
 }
 
 // String returns c in words.
-func (c *Change) String() string {
+func (c Change) String() string {
 	where := strings.TrimSpace(string(c.Level) + " " + c.Domain)
-	names := make([]string, len(c.Nodes))
-	for i, id := range c.Nodes {
-		names[i] = string(id)
+	var list strings.Builder
+	for _, id := range c.Nodes {
+		list.WriteString(" " + string(id))
 	}
-	list := strings.Join(names, " ")
 	switch c.Kind {
 	case ChangeFree:
-		return strings.TrimSpace("free " + list + " in " + where)
+		return "free" + list.String() + after(" in ", where)
 	case ChangeRelax:
 		if c.Level == "" {
 			return "require no level"
 		}
 		return "require level " + string(c.Level)
 	case ChangeShrink:
-		return "ask for " + strconv.FormatInt(c.Amount, 10) + " members"
+		return "ask for " + plural(c.Amount, "member")
 	case ChangeOpen:
-		return "open " + list
+		return "open" + list.String()
 	case ChangeTolerate:
 		return "drop the constraints"
 	case ChangeAdd:
-		return "add " + formatAmount(c.Resource, c.Amount) + " " + string(c.Resource) + " to " + where
+		return "add " + formatAmount(c.Resource, c.Amount) + " " + string(c.Resource) + after(" to ", where)
 	case ChangeWait:
 		return "wait for room that is due back"
 	}
 	return string(c.Kind)
 }
 
-// Sort puts Counts into their documented order, merging like entries.
+// plural returns "1 node", "2 nodes".
+func plural(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + noun
+}
+
+// after returns text with lead before it, and nothing where text is empty.
+func after(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}
+
+// Sort puts Counts into their documented order, merging entries of one reason
+// and detail. It reuses the memory of Counts; Changes and Notes keep the order
+// that their maker gave them.
 func (e *Explanation) Sort() {
 	slices.SortFunc(e.Counts, func(a, b ReasonCount) int {
 		if c := strings.Compare(string(a.Reason), string(b.Reason)); c != 0 {
@@ -158,5 +179,5 @@ func (e *Explanation) Sort() {
 		merged = append(merged, c)
 	}
 	e.Counts = merged
-	slices.SortStableFunc(e.Counts, func(a, b ReasonCount) int { return b.Nodes - a.Nodes })
+	slices.SortStableFunc(e.Counts, func(a, b ReasonCount) int { return cmp.Compare(b.Nodes, a.Nodes) })
 }

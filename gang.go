@@ -1,8 +1,6 @@
 package lockstep
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,7 +8,7 @@ import (
 )
 
 // Bounds that Validate holds inputs to, so that every sum and product made of
-// them stays far inside int64.
+// them for one gang stays inside int64.
 const (
 	MaxDevicesPerNode = 64                        // MaxDevicesPerNode is how many devices a node may have: a DeviceSet is one word.
 	MaxMembers        = 1 << 20                   // MaxMembers is how many members all roles of a gang may have together.
@@ -24,9 +22,9 @@ type Demand struct {
 	Share     MilliGPU      `json:"share,omitempty"`     // Share is how much of each device, 1 to 1000; 0 means all of it.
 	GPUMemory Bytes         `json:"gpuMemory,omitempty"` // GPUMemory is the least memory of each device; 0 means any.
 	Classes   []DeviceClass `json:"classes,omitempty"`   // Classes are the device kinds that will do; none means any.
-	CPU       MilliCPU      `json:"cpu,omitempty"`       // CPU is processor time; 0 means none asked for.
-	Memory    Bytes         `json:"memory,omitempty"`    // Memory is host memory; 0 means none asked for.
-	RDMA      int           `json:"rdma,omitempty"`      // RDMA is how many network endpoints; 0 means none asked for.
+	CPU       MilliCPU      `json:"cpu,omitempty"`       // CPU is processor time, up to 10⁹ cores; 0 means none asked for.
+	Memory    Bytes         `json:"memory,omitempty"`    // Memory is host memory, up to 1Pi and 4Ei for all members; 0 means none asked for.
+	RDMA      int           `json:"rdma,omitempty"`      // RDMA is how many network endpoints, up to 1024; 0 means none asked for.
 }
 
 // DeviceShare returns how much of each device d takes: Share, or all of it.
@@ -63,7 +61,7 @@ func (d Demand) Resources() Resources {
 
 // Role is a set of like members of a gang.
 type Role struct {
-	Name        RoleName    `json:"name,omitempty"`       // Name is unique within the gang; it may be empty when the gang has one role.
+	Name        RoleName    `json:"name,omitempty"`       // Name is unique within the gang; it may be empty only where the gang has one role.
 	Min         int         `json:"min"`                  // Min is how many members must run together, at least 1.
 	Max         int         `json:"max,omitempty"`        // Max is how many members may run; 0 means Min.
 	Demand      Demand      `json:"demand"`               // Demand is what each member needs.
@@ -90,14 +88,24 @@ type Inner struct {
 // Strategy says which of the places that would do is best.
 type Strategy string
 
-// The strategies. The zero Strategy is Pack.
+// The strategies. The zero Strategy is Pack; its text is "" or "pack".
 const (
 	Pack   Strategy = ""       // Pack fills the fullest domain and node that still fit, and leaves whole ones free.
 	Spread Strategy = "spread" // Spread uses as many domains as it can, for members that should fail apart.
 )
 
+// UnmarshalText reads "pack" as Pack and keeps any other text as it is; Validate
+// refuses what is no strategy.
+func (s *Strategy) UnmarshalText(text []byte) error {
+	if *s = Strategy(text); *s == "pack" {
+		*s = Pack
+	}
+	return nil
+}
+
 // Gang is a set of members that start together or not at all. A Gang given to
-// a call belongs to the library until the job has left: do not change it.
+// a call belongs to the library until the job has left: do not change it. In
+// JSON amounts are texts ("80Gi", "0.5") or numbers, durations are nanoseconds.
 type Gang struct {
 	ID           JobID             `json:"id"`                    // ID names the job.
 	Tenant       TenantID          `json:"tenant,omitempty"`      // Tenant is who is charged; empty is a tenant like any other.
@@ -107,7 +115,7 @@ type Gang struct {
 	Required     Level             `json:"required,omitempty"`    // Required is the level of which one domain must hold the whole gang; empty means none.
 	Preferred    Level             `json:"preferred,omitempty"`   // Preferred is the level of which one domain should hold the whole gang; empty means the finest that does.
 	Strategy     Strategy          `json:"strategy,omitempty"`    // Strategy chooses among places; zero is Pack.
-	Walltime     time.Duration     `json:"walltime,omitempty"`    // Walltime is how long it is expected to run once started; 0 means unknown.
+	Walltime     time.Duration     `json:"walltime,omitempty"`    // Walltime is how long it is expected to run once started, at most MaxWalltime; 0 means unknown.
 	Hold         time.Duration     `json:"hold,omitempty"`        // Hold is how long its room is kept while its members confirm; 0 means the scheduler's default.
 	Labels       map[string]string `json:"labels,omitempty"`      // Labels are what other gangs' affinities look for.
 	Constraints  Constraints       `json:"constraints,omitzero"`  // Constraints hold for every member.
@@ -115,7 +123,8 @@ type Gang struct {
 }
 
 // Capabilities are what a job can bear. A policy never proposes an action
-// whose flag is absent; the zero Capabilities can bear nothing.
+// whose flag is absent; the zero Capabilities can bear nothing. In JSON the
+// durations are nanoseconds.
 type Capabilities struct {
 	Preemptible  bool          `json:"preemptible,omitempty"`  // Preemptible jobs may be stopped and started again.
 	Resizable    bool          `json:"resizable,omitempty"`    // Resizable jobs may run with any count between Min and Max.
@@ -145,7 +154,7 @@ func (g *Gang) MaxMembers() int {
 }
 
 // GPUs returns the devices that counts members of each role take, in MilliGPU.
-// A nil counts stands for each role's Min.
+// A nil counts stands for each role's Min; else it has an entry for each role.
 func (g *Gang) GPUs(counts []int) MilliGPU {
 	var sum MilliGPU
 	for i := range g.Roles {
@@ -159,8 +168,11 @@ func (g *Gang) GPUs(counts []int) MilliGPU {
 	return sum
 }
 
-// Clone returns a copy of g that shares no memory with it.
+// Clone returns a copy of g that shares no memory with it; nil gives nil.
 func (g *Gang) Clone() *Gang {
+	if g == nil {
+		return nil
+	}
 	c := *g
 	c.Roles = slices.Clone(g.Roles)
 	for i := range c.Roles {
@@ -172,106 +184,123 @@ func (g *Gang) Clone() *Gang {
 	return &c
 }
 
-// Validate reports every fault of g that can be seen without a cluster, joined.
-// Whether its levels exist is for the tree to say.
+// Validate reports every fault of g that can be seen without a cluster, joined,
+// each an *Error whose Field is a path such as "Roles[0].Min"; a name given twice
+// is ErrDuplicate, any other fault ErrInvalid. It changes nothing. Names (all of
+// ID, Tenant, Queue, role names, levels, device classes and label keys) keep the
+// rule of JobID.Validate; label values hold no control characters. Whether levels
+// exist is for the tree to say.
 func (g *Gang) Validate() error {
-	var errs []error
-	bad := func(field string, value any, reason string) {
-		errs = append(errs, invalid("gang", field, fmt.Sprint(value), reason))
+	f := faults{op: "gang"}
+	if g == nil {
+		f.bad("Gang", "nil", "must be given")
+		return f.err()
 	}
-	if err := g.ID.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	f.name("ID", string(g.ID))
+	f.nameOrEmpty("Tenant", string(g.Tenant))
+	f.nameOrEmpty("Queue", string(g.Queue))
+	f.nameOrEmpty("Required", string(g.Required))
+	f.nameOrEmpty("Preferred", string(g.Preferred))
 	if g.Strategy != Pack && g.Strategy != Spread {
-		bad("Strategy", quote(string(g.Strategy)), `want "" or "spread"`)
+		f.bad("Strategy", quote(string(g.Strategy)), `want "" or "spread"`)
 	}
-	checkDuration(&errs, "Walltime", g.Walltime)
-	checkDuration(&errs, "Hold", g.Hold)
-	checkDuration(&errs, "Capabilities.Save", g.Capabilities.Save)
-	checkDuration(&errs, "Capabilities.Restore", g.Capabilities.Restore)
-	checkDuration(&errs, "Capabilities.Grace", g.Capabilities.Grace)
-	g.Constraints.validate(&errs, "Constraints")
+	f.duration("Walltime", g.Walltime)
+	f.duration("Hold", g.Hold)
+	f.duration("Capabilities.Save", g.Capabilities.Save)
+	f.duration("Capabilities.Restore", g.Capabilities.Restore)
+	f.duration("Capabilities.Grace", g.Capabilities.Grace)
+	f.labels("Labels", g.Labels)
+	g.Constraints.validate(&f, "Constraints")
+	g.validateRoles(&f)
+	return f.err()
+}
+
+func (g *Gang) validateRoles(f *faults) {
 	if n := len(g.Roles); n == 0 || n > MaxRoles {
-		bad("Roles", n, "want 1 to "+strconv.Itoa(MaxRoles)+" roles")
-		return errors.Join(errs...)
+		f.bad("Roles", strconv.Itoa(n), "want 1 to "+strconv.Itoa(MaxRoles)+" roles")
+		return
 	}
-	total := 0
+	// In 64 bits, since int may have 32 and each role may claim 1<<31-1 members.
+	members, memory := int64(0), Bytes(0)
 	seen := make(map[RoleName]bool, len(g.Roles))
 	for i := range g.Roles {
 		r, at := &g.Roles[i], "Roles["+strconv.Itoa(i)+"]"
-		if seen[r.Name] {
-			errs = append(errs, &Error{Kind: ErrDuplicate, Op: "lockstep: gang", Field: at + ".Name", Value: quote(string(r.Name)), Reason: "named twice"})
+		switch {
+		case r.Name == "" && len(g.Roles) > 1:
+			f.bad(at+".Name", quote(""), "must be named, since the gang has several roles")
+		case seen[r.Name]:
+			f.duplicate(at+".Name", string(r.Name))
 		}
 		seen[r.Name] = true
-		r.validate(&errs, at)
-		total = int(addSat(int64(total), int64(max(r.Limit(), 0))))
+		r.validate(f, at)
+		n := int64(max(r.Limit(), 0))
+		members = addSat(members, n)
+		memory = memory.Add(max(r.Demand.Memory, 0).Mul(n))
 	}
-	if total > MaxMembers {
-		bad("Roles", total, "at most "+strconv.Itoa(MaxMembers)+" members together")
+	if members > MaxMembers {
+		f.bad("Roles", strconv.FormatInt(members, 10), "at most "+strconv.Itoa(MaxMembers)+" members together")
 	}
-	return errors.Join(errs...)
+	if memory > maxGangMemory {
+		f.bad("Roles", memory.String(), "at most "+maxGangMemory.String()+" of memory together")
+	}
 }
 
-func (r *Role) validate(errs *[]error, at string) {
-	bad := func(field string, value any, reason string) {
-		*errs = append(*errs, invalid("gang", at+"."+field, fmt.Sprint(value), reason))
-	}
+func (r *Role) validate(f *faults, at string) {
+	f.nameOrEmpty(at+".Name", string(r.Name))
 	if r.Min < 1 || r.Min > MaxMembers {
-		bad("Min", r.Min, "want 1 to "+strconv.Itoa(MaxMembers))
+		f.bad(at+".Min", strconv.Itoa(r.Min), "want 1 to "+strconv.Itoa(MaxMembers))
 	}
 	if r.Max != 0 && (r.Max < r.Min || r.Max > MaxMembers) {
-		bad("Max", r.Max, "want 0, or Min to "+strconv.Itoa(MaxMembers))
+		f.bad(at+".Max", strconv.Itoa(r.Max), "want 0, or Min to "+strconv.Itoa(MaxMembers))
 	}
 	if size := r.Inner.Size; size < 0 || size > MaxMembers {
-		bad("Inner.Size", size, "want 0 to "+strconv.Itoa(MaxMembers))
+		f.bad(at+".Inner.Size", strconv.Itoa(size), "want 0 to "+strconv.Itoa(MaxMembers))
 	} else if size > 1 && (r.Min%size != 0 || r.Limit()%size != 0) {
-		bad("Inner.Size", size, "Min and Max must be whole groups")
+		f.bad(at+".Inner.Size", strconv.Itoa(size), "Min and Max must be whole groups")
 	}
-	r.Demand.validate(errs, at+".Demand")
-	r.Constraints.validate(errs, at+".Constraints")
+	f.nameOrEmpty(at+".Inner.Level", string(r.Inner.Level))
+	r.Demand.validate(f, at+".Demand")
+	r.Constraints.validate(f, at+".Constraints")
 }
 
-func (d *Demand) validate(errs *[]error, at string) {
-	bad := func(field string, value any, reason string) {
-		*errs = append(*errs, invalid("gang", at+"."+field, fmt.Sprint(value), reason))
-	}
+func (d *Demand) validate(f *faults, at string) {
 	if d.GPUs < 0 || d.GPUs > MaxDevicesPerNode {
-		bad("GPUs", d.GPUs, "want 0 to "+strconv.Itoa(MaxDevicesPerNode))
+		f.bad(at+".GPUs", strconv.Itoa(d.GPUs), "want 0 to "+strconv.Itoa(MaxDevicesPerNode))
 	}
 	if d.Share < 0 || d.Share > WholeGPU {
-		bad("Share", d.Share, "want 0 to 1")
+		f.bad(at+".Share", d.Share.String(), "want 0 to 1")
 	}
 	if d.GPUMemory < 0 {
-		bad("GPUMemory", d.GPUMemory, "must not be negative")
+		f.bad(at+".GPUMemory", d.GPUMemory.String(), "must not be negative")
 	}
-	if d.CPU < 0 || d.CPU > maxAmount {
-		bad("CPU", d.CPU, "must not be negative or absurd")
+	if d.CPU < 0 || d.CPU > maxCPU {
+		f.bad(at+".CPU", d.CPU.String(), "want 0 to "+maxCPU.String())
 	}
-	if d.Memory < 0 || d.Memory > maxAmount {
-		bad("Memory", d.Memory, "must not be negative or absurd")
+	if d.Memory < 0 || d.Memory > maxMemory {
+		f.bad(at+".Memory", d.Memory.String(), "want 0 to "+maxMemory.String())
 	}
 	if d.RDMA < 0 || d.RDMA > maxEndpoints {
-		bad("RDMA", d.RDMA, "want 0 to "+strconv.Itoa(maxEndpoints))
+		f.bad(at+".RDMA", strconv.Itoa(d.RDMA), "want 0 to "+strconv.Itoa(maxEndpoints))
 	}
 	if d.GPUs == 0 && (d.Share != 0 || d.GPUMemory != 0 || len(d.Classes) != 0) {
-		bad("GPUs", d.GPUs, "Share, GPUMemory and Classes need a device")
+		f.bad(at+".GPUs", "0", "Share, GPUMemory and Classes need a device")
 	}
 	seen := make(map[DeviceClass]bool, len(d.Classes))
 	for i, c := range d.Classes {
-		if c == "" || seen[c] {
-			bad("Classes["+strconv.Itoa(i)+"]", quote(string(c)), "must be named, once")
+		path := at + ".Classes[" + strconv.Itoa(i) + "]"
+		f.name(path, string(c))
+		if seen[c] {
+			f.duplicate(path, string(c))
 		}
 		seen[c] = true
 	}
 }
 
+// Bounds of one member, such that MaxMembers of them stay inside int64; memory
+// is bounded for the gang as well, so that one member may have very much.
 const (
-	maxAmount    = 1 << 42 // of one member, so that MaxMembers of them stay inside int64
-	maxEndpoints = 1 << 10
+	maxCPU        MilliCPU = 1_000_000_000 * WholeCPU
+	maxMemory              = 1024 * TiB
+	maxGangMemory          = 1 << 22 * TiB
+	maxEndpoints           = 1 << 10
 )
-
-func checkDuration(errs *[]error, field string, d time.Duration) {
-	if d < 0 || d > MaxWalltime {
-		*errs = append(*errs, invalid("gang", field, d.String(), "want 0 to "+MaxWalltime.String()))
-	}
-}

@@ -51,6 +51,7 @@ func (s DeviceSet) String() string {
 func (s DeviceSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads the form of String; order and repetition do not matter.
+// Anything else is ErrInvalid and leaves *s alone.
 func (s *DeviceSet) UnmarshalText(text []byte) error {
 	var out DeviceSet
 	if len(text) > 0 {
@@ -98,28 +99,30 @@ type Inventory interface {
 
 // Plan is a decision about one gang: which members run where, in rank order.
 // It is made by a Fit into memory that the caller may use again, and holds
-// nothing until it is applied.
+// nothing until it is applied. The zero Plan has no members.
 type Plan struct {
-	Job       JobID     `json:"job"`             // Job is the gang's ID.
-	Gang      *Gang     `json:"gang,omitempty"`  // Gang is what it places; Apply needs it.
-	Version   Version   `json:"version"`         // Version is the state it was made from; another refuses it as stale.
-	Level     Level     `json:"level,omitempty"` // Level is the finest of which one domain holds all members; empty when none does.
-	Members   []Member  `json:"members"`         // Members are in rank order, role by role.
-	Port      int       `json:"port,omitempty"`  // Port is where rank 0 listens; 0 means one derived from Job.
-	Inventory Inventory `json:"-"`               // Inventory names addresses and devices; nil means node IDs and indices.
+	Job       JobID     `json:"job"`               // Job is the gang's ID.
+	Gang      *Gang     `json:"gang,omitempty"`    // Gang is what it places; Apply needs it.
+	Version   Version   `json:"version"`           // Version is the state it was made from; another refuses it as stale.
+	Level     Level     `json:"level,omitempty"`   // Level is the finest of which one domain holds all members; empty when none does.
+	Members   []Member  `json:"members,omitempty"` // Members are in rank order, role by role.
+	Port      int       `json:"port,omitempty"`    // Port is where rank 0 listens, 1 to 65535; 0 means one derived from Job (see MasterPort).
+	Inventory Inventory `json:"-"`                 // Inventory names addresses and devices; nil means node IDs and indices.
 }
 
 // Reset empties p and keeps its memory.
 func (p *Plan) Reset() { *p = Plan{Members: p.Members[:0]} }
 
-// Clone returns a copy of p with Members of its own.
+// Clone returns a copy of p with Members of its own; Gang and Inventory, which
+// nothing changes, are shared.
 func (p *Plan) Clone() *Plan {
 	c := *p
 	c.Members = slices.Clone(p.Members)
 	return &c
 }
 
-// AppendCounts appends the members of each of the first roles roles and returns dst.
+// AppendCounts appends to dst how many members each of the first roles roles has
+// and returns it. Members of other roles are not counted.
 func (p *Plan) AppendCounts(dst []int, roles int) []int {
 	start := len(dst)
 	for range roles {
@@ -164,16 +167,27 @@ func (p *Plan) MasterPort() int {
 // Env returns the environment of the member with the given rank, as
 // "NAME=value" in a fixed order: RANK, LOCAL_RANK, WORLD_SIZE,
 // LOCAL_WORLD_SIZE, NNODES, NODE_RANK, MASTER_ADDR, MASTER_PORT (the names that
-// PyTorch's env:// rendezvous reads), LOCKSTEP_JOB, LOCKSTEP_ROLE and
-// NVIDIA_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES with the member's devices.
-// A member is one process here; one that starts a process for each of its
-// devices uses NNODES, NODE_RANK and MASTER_ADDR and counts its own ranks.
-// Nodes are numbered by their lowest rank. A member without devices gets
-// "void" and "" as its visible devices, so that it sees none.
-// It refuses a rank that p does not have. O(members).
+// PyTorch's env:// rendezvous reads), LOCKSTEP_JOB, LOCKSTEP_ROLE (the role's
+// name; its index where it has none or p has no Gang), NVIDIA_VISIBLE_DEVICES
+// and CUDA_VISIBLE_DEVICES with the member's devices, and CUDA_DEVICE_ORDER,
+// without which indices would not mean what nvidia-smi means by them. Nodes are
+// numbered by their lowest rank.
+//
+// A member is one process here. One that starts a process for each of its
+// devices passes WORLD_SIZE and RANK to its launcher as the number of launchers
+// and its own (torchrun's --nnodes and --node-rank), not NNODES and NODE_RANK,
+// since two members may share a node.
+//
+// Devices go by their own names, or all by index where the Inventory lacks one
+// of them. Names hold anywhere. Indices are the node's, so a container that is
+// given only those devices, and numbers them anew, must drop
+// CUDA_VISIBLE_DEVICES. A member without devices gets "void" and "" as its
+// visible devices, so that it sees none.
+//
+// A rank that p does not have is ErrUnknown. O(members).
 func (p *Plan) Env(rank int) ([]string, error) {
 	if rank < 0 || rank >= len(p.Members) {
-		return nil, &Error{Kind: ErrUnknown, Op: "lockstep: plan env", Field: "rank", Value: strconv.Itoa(rank), Reason: "the plan has ranks 0 to " + strconv.Itoa(len(p.Members)-1)}
+		return nil, &Error{Kind: ErrUnknown, Op: "lockstep: plan env", Field: "rank", Value: strconv.Itoa(rank), Reason: "the plan has " + plural(int64(len(p.Members)), "member") + ", numbered from 0"}
 	}
 	me := &p.Members[rank]
 	local, localWorld := 0, 0
@@ -187,7 +201,7 @@ func (p *Plan) Env(rank int) ([]string, error) {
 	}
 	nodes := p.nodes()
 	role := strconv.Itoa(int(me.Role))
-	if p.Gang != nil && int(me.Role) < len(p.Gang.Roles) && p.Gang.Roles[me.Role].Name != "" {
+	if p.Gang != nil && me.Role >= 0 && int(me.Role) < len(p.Gang.Roles) && p.Gang.Roles[me.Role].Name != "" {
 		role = string(p.Gang.Roles[me.Role].Name)
 	}
 	devices := p.deviceNames(me)
@@ -208,11 +222,15 @@ func (p *Plan) Env(rank int) ([]string, error) {
 		"LOCKSTEP_ROLE=" + role,
 		"NVIDIA_VISIBLE_DEVICES=" + visible,
 		"CUDA_VISIBLE_DEVICES=" + devices,
+		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
 	}, nil
 }
 
 // Hostfile returns one line a node, "address slots=members", in order of the
-// node's lowest rank, as Open MPI and DeepSpeed read it.
+// node's lowest rank, as Open MPI and DeepSpeed read it. They start one process
+// a slot, so the slots are right where each member is one process; and they
+// number processes node by node, so ranks are the plan's where the members of
+// each node follow one another. A plan without members gives "".
 func (p *Plan) Hostfile() string {
 	slots := make(map[NodeID]int)
 	for i := range p.Members {
@@ -234,19 +252,22 @@ func (p *Plan) address(id NodeID) string {
 	return string(id)
 }
 
+// deviceNames returns the devices of m as a list: by name where each has one,
+// else all by index, since CUDA does not promise to read a mixture.
 func (p *Plan) deviceNames(m *Member) string {
-	var b strings.Builder
-	for i := range m.Devices.All {
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		name := strconv.Itoa(i)
-		if p.Inventory != nil {
+	names := make([]string, 0, m.Devices.Len())
+	if p.Inventory != nil {
+		for i := range m.Devices.All {
 			if id, ok := p.Inventory.Device(m.Node, i); ok && id != "" {
-				name = string(id)
+				names = append(names, string(id))
 			}
 		}
-		b.WriteString(name)
 	}
-	return b.String()
+	if len(names) != m.Devices.Len() {
+		names = names[:0]
+		for i := range m.Devices.All {
+			names = append(names, strconv.Itoa(i))
+		}
+	}
+	return strings.Join(names, ",")
 }

@@ -2,11 +2,12 @@ package lockstep
 
 import "time"
 
-// Request asks where a gang could run now. It is read, never kept or changed.
+// Request asks where a gang could run now. It is read, never kept or changed. It
+// stays inside one process and so has no wire form.
 type Request struct {
 	Gang    *Gang    // Gang is what is to be placed; it must be valid.
-	Min     []int    // Min is the least members of each role; nil means the roles' Min.
-	Max     []int    // Max is the most members of each role; nil means the roles' Limit.
+	Min     []int    // Min is the least members of each role, one entry a role; nil means the roles' Min.
+	Max     []int    // Max is the most members of each role, one entry a role; nil means the roles' Limit.
 	Prefer  *Plan    // Prefer is where the gang sits or sat: members stay there where they can; nil means no such place.
 	Exclude []NodeID // Exclude are nodes that must not be used, in any order.
 	Busy    []Busy   // Busy is room that must be left alone although it is free now, such as a reservation's.
@@ -31,8 +32,8 @@ type Verdict struct {
 	Fit       int          `json:"fit"`                 // Fit is how many members found room: of Want when feasible, else in the best place.
 	Want      int          `json:"want"`                // Want is how many members were asked for at the most.
 	Resource  ResourceName `json:"resource,omitempty"`  // Resource is what ran out, where the reason is about one.
-	Requested int64        `json:"requested,omitempty"` // Requested is how much of Resource was asked for, in its unit.
-	Available int64        `json:"available,omitempty"` // Available is how much of Resource there was in the best place.
+	Requested int64        `json:"requested,omitempty"` // Requested is how much of Resource was asked for, a plain number in its unit (MilliGPU, MilliCPU, Bytes or a count).
+	Available int64        `json:"available,omitempty"` // Available is how much of Resource there was in the best place, in the same unit.
 	Level     Level        `json:"level,omitempty"`     // Level is where the limit binds, or the level of the domain that was chosen.
 	Domain    string       `json:"domain,omitempty"`    // Domain is the domain chosen, or the best of those that do not fit.
 	Score     int64        `json:"score,omitempty"`     // Score is the placer's figure for the plan: lower is better, and only one placer's scores compare.
@@ -49,7 +50,8 @@ const (
 	Dropped Outcome = "dropped" // Dropped: the proposal named a job that is not waiting, so it was passed over.
 )
 
-// EvictionCost is what stopping a job throws away, for its own devices.
+// EvictionCost is what stopping a job throws away, for its own devices. No part
+// is negative. In JSON the durations are nanoseconds.
 type EvictionCost struct {
 	Lost    time.Duration `json:"lost,omitempty"`    // Lost is the work since the last durable checkpoint.
 	Save    time.Duration `json:"save,omitempty"`    // Save is the time that a checkpoint takes before it stops.
@@ -57,18 +59,19 @@ type EvictionCost struct {
 	Devices MilliGPU      `json:"devices,omitempty"` // Devices is how much it holds meanwhile.
 }
 
-// Total returns the cost in MilliGPU-nanoseconds, held at the end of int64.
+// Total returns (Lost+Save+Restore)·Devices in whole-device nanoseconds, rounded
+// towards zero and held at the ends of int64, which is 2.5 million device-hours.
 func (c EvictionCost) Total() int64 {
 	t := addSat(addSat(int64(c.Lost), int64(c.Save)), int64(c.Restore))
-	return mulSat(t, int64(c.Devices))
+	return mulDivSat(t, int64(c.Devices), int64(WholeGPU))
 }
 
 // Eviction is a decision to take devices from a running gang.
 type Eviction struct {
 	Job    JobID         `json:"job"`             // Job is the victim.
 	For    JobID         `json:"for,omitempty"`   // For is the gang that the room is made for; empty when there is none.
-	Ranks  []int         `json:"ranks,omitempty"` // Ranks are the members that go, in increasing order; nil means all of them.
+	Ranks  []int         `json:"ranks,omitempty"` // Ranks are the members that go, in increasing order; empty means all of them.
 	Reason Reason        `json:"reason"`          // Reason is the cause, for the victim to be told.
-	Grace  time.Duration `json:"grace,omitempty"` // Grace is the warning it is owed.
+	Grace  time.Duration `json:"grace,omitempty"` // Grace is the warning it is owed; nanoseconds in JSON.
 	Cost   EvictionCost  `json:"cost,omitzero"`   // Cost is what it throws away.
 }

@@ -32,11 +32,12 @@ func ResourceGPUClass(class DeviceClass) ResourceName {
 }
 
 // Resources are named amounts, each in its resource's own unit (MilliGPU,
-// MilliCPU, Bytes, or a count). A name that is absent is zero. It is the form
-// for configuration and the wire; arithmetic is done on Vectors.
+// MilliCPU, Bytes, or a count); a negative amount is a shortfall. A name that is
+// absent is zero. It is the form for configuration and the wire; arithmetic is
+// done on Vectors.
 type Resources map[ResourceName]int64
 
-// resourceText gives the text forms of an amount of name.
+// formatAmount returns the text form of v in the unit of name.
 func formatAmount(name ResourceName, v int64) string {
 	switch {
 	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
@@ -47,6 +48,7 @@ func formatAmount(name ResourceName, v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
+// parseAmount reads what formatAmount writes; the reason is empty if it can.
 func parseAmount(name ResourceName, s string) (int64, string) {
 	switch {
 	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
@@ -66,7 +68,8 @@ func (r Resources) String() string {
 	return strings.Join(parts, " ")
 }
 
-// MarshalJSON writes an object of text forms, sorted by name: {"cpu":"8","memory":"64Gi"}.
+// MarshalJSON writes an object of text forms, sorted by name:
+// {"cpu":"8","memory":"64Gi"}. A nil r gives {}.
 func (r Resources) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -85,11 +88,13 @@ func (r Resources) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes; amounts may also be plain numbers.
+// UnmarshalJSON reads what MarshalJSON writes; amounts may also be plain
+// numbers, of whole devices, whole cores, bytes or a count. Anything else, null
+// amounts and names that are no IDs included, is ErrInvalid and leaves *r alone.
 func (r *Resources) UnmarshalJSON(data []byte) error {
 	var raw map[ResourceName]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return err
+		return invalid("parse", "Resources", quote(string(data)), "want an object of amounts by name")
 	}
 	if raw == nil {
 		*r = nil
@@ -97,7 +102,15 @@ func (r *Resources) UnmarshalJSON(data []byte) error {
 	}
 	out := make(Resources, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		text := strings.Trim(string(raw[name]), `"`)
+		if reason := nameFault(string(name)); reason != "" {
+			return invalid("parse", "Resources", quote(string(name)), "name "+reason)
+		}
+		text := string(raw[name])
+		if text[0] == '"' {
+			if err := json.Unmarshal(raw[name], &text); err != nil {
+				return invalid("parse", "Resources."+string(name), quote(text), "want a text or a number")
+			}
+		}
 		v, reason := parseAmount(name, text)
 		if reason != "" {
 			return invalid("parse", "Resources."+string(name), quote(text), reason)
@@ -113,7 +126,7 @@ const VectorWidth = 16
 
 // Vector holds one amount for each resource of a Schema, by the schema's index.
 // Entries past the schema's length stay zero. It is a value: copies are free of
-// each other, and == compares.
+// each other, == compares, and arithmetic allocates nothing.
 type Vector [VectorWidth]int64
 
 // Schema gives the resources of one cluster their places in a Vector. It is
@@ -125,15 +138,16 @@ type Schema struct {
 }
 
 // NewSchema returns a schema of the given names, in that order. It refuses
-// empty and repeated names and more than VectorWidth of them.
+// names that are no IDs (ErrInvalid), names given twice (ErrDuplicate) and more
+// than VectorWidth of them (ErrInvalid).
 func NewSchema(names ...ResourceName) (*Schema, error) {
 	if len(names) > VectorWidth {
 		return nil, invalid("schema", "names", strconv.Itoa(len(names)), "at most "+strconv.Itoa(VectorWidth)+" resources")
 	}
 	s := &Schema{names: slices.Clone(names), index: make(map[ResourceName]int, len(names))}
 	for i, name := range names {
-		if name == "" {
-			return nil, invalid("schema", "names["+strconv.Itoa(i)+"]", "", "must not be empty")
+		if reason := nameFault(string(name)); reason != "" {
+			return nil, invalid("schema", "names["+strconv.Itoa(i)+"]", quote(string(name)), reason)
 		}
 		if _, ok := s.index[name]; ok {
 			return nil, &Error{Kind: ErrDuplicate, Op: "lockstep: schema", Field: "names[" + strconv.Itoa(i) + "]", Value: quote(string(name)), Reason: "named twice"}
@@ -155,13 +169,14 @@ func (s *Schema) Index(name ResourceName) (int, bool) {
 	return i, ok
 }
 
-// Vector returns r by index. A name that s does not know is ErrUnknown.
+// Vector returns r by index. A name that s does not know is ErrUnknown, whatever
+// its amount.
 func (s *Schema) Vector(r Resources) (Vector, error) {
 	var v Vector
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		i, ok := s.index[name]
 		if !ok {
-			return Vector{}, &Error{Kind: ErrUnknown, Op: "lockstep: vector", Field: "Resources." + string(name), Reason: "not in the schema"}
+			return Vector{}, &Error{Kind: ErrUnknown, Op: "lockstep: vector", Field: "Resources." + string(name), Value: formatAmount(name, r[name]), Reason: "not in the schema"}
 		}
 		v[i] = r[name]
 	}
@@ -204,10 +219,11 @@ func (v Vector) Mul(n int64) Vector {
 }
 
 // Fits reports whether v asks for no more than avail in any entry. Where it
-// does not, index is the first entry in which v exceeds avail.
+// does not, index is the first entry in which v exceeds avail. An entry of which
+// v asks nothing fits even where avail is overdrawn, that is, below zero.
 func (v Vector) Fits(avail Vector) (index int, ok bool) {
 	for i := range v {
-		if v[i] > avail[i] {
+		if v[i] > max(avail[i], 0) {
 			return i, false
 		}
 	}

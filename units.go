@@ -1,10 +1,12 @@
 package lockstep
 
 import (
+	"encoding/json"
 	"math"
 	"math/bits"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MilliGPU is an amount of devices in thousandths: 1000 is one whole device.
@@ -60,7 +62,8 @@ func (a *MilliGPU) UnmarshalText(text []byte) error { return unmarshal(a, text, 
 // UnmarshalJSON reads the text form, quoted, or a plain number of devices.
 func (a *MilliGPU) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, data, ParseMilliGPU) }
 
-// ParseMilliGPU reads "8", "0.5" (at most three decimals) or "500m".
+// ParseMilliGPU reads "8", "0.5" (whole thousandths only) or "500m". A minus
+// sign may lead; there are no spaces, exponents or plus signs.
 func ParseMilliGPU(s string) (MilliGPU, error) {
 	v, reason := parseMilli(s)
 	if reason != "" {
@@ -90,7 +93,8 @@ func (a *MilliCPU) UnmarshalText(text []byte) error { return unmarshal(a, text, 
 // UnmarshalJSON reads the text form, quoted, or a plain number of cores.
 func (a *MilliCPU) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, data, ParseMilliCPU) }
 
-// ParseMilliCPU reads "8", "0.5" (at most three decimals) or "500m".
+// ParseMilliCPU reads "8", "0.5" (whole thousandths only) or "500m", as
+// ParseMilliGPU does.
 func ParseMilliCPU(s string) (MilliCPU, error) {
 	v, reason := parseMilli(s)
 	if reason != "" {
@@ -133,8 +137,9 @@ func (a *Bytes) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, data,
 
 // ParseBytes reads a number of bytes with an optional suffix: Ki Mi Gi Ti Pi Ei
 // (powers of 1024) or k M G T P E (powers of 1000), with an optional B behind
-// it. Decimals are allowed where the result is a whole number of bytes:
-// "80Gi", "1.5GiB", "900MB".
+// it; k may be written K. Decimals are allowed where the number has at most 19
+// digits and the result is a whole number of bytes: "80Gi", "1.5GiB", "900MB".
+// A minus sign may lead; there are no spaces, exponents or plus signs.
 func ParseBytes(s string) (Bytes, error) {
 	v, reason := parseBytes(s)
 	if reason != "" {
@@ -143,8 +148,8 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(v), nil
 }
 
-// String returns the form of Bytes with "/s" behind it, decimal where that is
-// whole, as links are sold: "50G/s".
+// String returns a with the largest decimal suffix that keeps it whole, as
+// links are sold, and "/s" behind it: "50G/s", "53687091200/s".
 func (a BytesPerSecond) String() string {
 	const suffixes = "kMGTPE"
 	v, step := int64(a), 0
@@ -194,17 +199,26 @@ func unmarshalJSON[T any](dst *T, data []byte, parse func(string) (T, error)) er
 		return nil
 	}
 	if len(s) >= 2 && s[0] == '"' {
-		// The text forms hold no escapes, so the quotes are all there is to strip.
-		s = s[1 : len(s)-1]
+		// Other writers may escape what need not be, such as the slash of "50G\/s".
+		var text string
+		if json.Unmarshal(data, &text) == nil {
+			s = text
+		}
 	}
 	return unmarshal(dst, []byte(s), parse)
 }
 
+// quote returns s as it stands in an error: quoted, and cut where it is long.
 func quote(s string) string {
-	if len(s) > 40 {
-		s = s[:40] + "..."
+	const longest = 40
+	if len(s) <= longest {
+		return strconv.Quote(s)
 	}
-	return strconv.Quote(s)
+	n := longest
+	for n > longest-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n-- // back to the start of a rune, unless s is not UTF-8 at all
+	}
+	return strconv.Quote(s[:n]) + "..."
 }
 
 func formatMilli(v int64) string {
@@ -251,7 +265,7 @@ func parseBytes(s string) (v int64, reason string) {
 func parseDecimal(s string, unit int64) (v int64, reason string) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, fraction, dotted := strings.Cut(digits, ".")
-	if whole == "" && fraction == "" || dotted && fraction == "" || !allDigits(whole) || !allDigits(fraction) {
+	if whole == "" || dotted && fraction == "" || !allDigits(whole) || !allDigits(fraction) {
 		return 0, "want a number with an optional suffix"
 	}
 	fraction = strings.TrimRight(fraction, "0")
@@ -270,7 +284,7 @@ func parseDecimal(s string, unit int64) (v int64, reason string) {
 		hi, lo := bits.Mul64(mantissa, 10)
 		sum, carry := bits.Add64(lo, uint64(c-'0'), 0)
 		if hi != 0 || carry != 0 || scale > math.MaxUint64/10 {
-			return 0, "too many digits"
+			return 0, "more digits than 64 bits hold"
 		}
 		mantissa, scale = sum, scale*10
 	}
@@ -334,6 +348,26 @@ func mulSat(a, b int64) int64 {
 		return -int64(lo)
 	}
 	return int64(lo)
+}
+
+// mulDivSat returns a·b/d, rounded towards zero and held at the ends of int64;
+// the product is made in 128 bits. It needs d > 0.
+func mulDivSat(a, b, d int64) int64 {
+	negative := (a < 0) != (b < 0)
+	hi, lo := bits.Mul64(magnitude(a), magnitude(b))
+	quo := uint64(math.MaxUint64)
+	if hi < uint64(d) {
+		quo, _ = bits.Div64(hi, lo, uint64(d))
+	}
+	switch {
+	case negative && quo >= 1<<63:
+		return math.MinInt64
+	case negative:
+		return -int64(quo)
+	case quo > math.MaxInt64:
+		return math.MaxInt64
+	}
+	return int64(quo)
 }
 
 // magnitude returns |v|, which for the smallest int64 only uint64 can hold.
