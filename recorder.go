@@ -4,9 +4,9 @@ package lockstep
 // "package_what_unit", such as "gang_wait_seconds".
 type Metric string
 
-// Labels tell the series of one metric apart. It is a plain value so that
+// MetricLabels tell the series of one metric apart. It is a plain value so that
 // recording allocates nothing; fields that do not apply stay empty.
-type Labels struct {
+type MetricLabels struct {
 	Tenant TenantID // Tenant is whose.
 	Queue  QueueID  // Queue is where it waits or waited.
 	Level  Level    // Level is the level of the topology it is about.
@@ -17,9 +17,9 @@ type Labels struct {
 // synchronously from decisions: they must not block and must not call back.
 type Recorder interface {
 	// Count adds n, at least 0, to a counter.
-	Count(m Metric, l Labels, n int64)
+	Count(m Metric, l MetricLabels, n int64)
 	// Gauge sets a level that goes up and down.
-	Gauge(m Metric, l Labels, v float64)
+	Gauge(m Metric, l MetricLabels, v float64)
 	// Observe adds one sample to a distribution.
-	Observe(m Metric, l Labels, v float64)
+	Observe(m Metric, l MetricLabels, v float64)
 }

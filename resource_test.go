@@ -164,9 +164,9 @@ func TestVectorArithmeticLeavesItsOperandsAlone(t *testing.T) {
 // counter is a Recorder that counts its calls.
 type counter int
 
-func (c *counter) Count(lockstep.Metric, lockstep.Labels, int64)     { *c++ }
-func (c *counter) Gauge(lockstep.Metric, lockstep.Labels, float64)   { *c++ }
-func (c *counter) Observe(lockstep.Metric, lockstep.Labels, float64) { *c++ }
+func (c *counter) Count(lockstep.Metric, lockstep.MetricLabels, int64)     { *c++ }
+func (c *counter) Gauge(lockstep.Metric, lockstep.MetricLabels, float64)   { *c++ }
+func (c *counter) Observe(lockstep.Metric, lockstep.MetricLabels, float64) { *c++ }
 
 func TestHotValuesAllocateNothing(t *testing.T) {
 	v, w, free := lockstep.Vector{1, 2}, lockstep.Vector{3, 4}, lockstep.Vector{100, 100}
@@ -191,7 +191,7 @@ func TestHotValuesAllocateNothing(t *testing.T) {
 		if need.Matches(labels) {
 			sum++
 		}
-		recorder.Count("gang_admitted_total", lockstep.Labels{Tenant: "a", Reason: out.Reason}, 1)
+		recorder.Count("gang_admitted_total", lockstep.MetricLabels{Tenant: "a", Reason: out.Reason}, 1)
 	}))
 	require.Positive(t, sink)
 	require.True(t, out.Feasible)
