@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 )
 
-// columns of the extract form, in the order in which they are written.
+// extractColumns of the extract form, in the order in which they are written. Immutable.
 var extractColumns = [...]string{"job_id", "tenant", "submit_s", "duration_s", "gpus", "state"}
 
 // ReadCSV reads rows with the header job_id,tenant,submit_s,duration_s,gpus

@@ -25,13 +25,13 @@ type SyntheticConfig struct {
 // one day. Rare widths between the ones listed are counted with their
 // neighbours.
 var (
-	// widths holds the job widths, narrow first. Never written to.
+	// widths holds the job widths, narrow first. Immutable: never written to.
 	widths = [...]int{1, 2, 4, 8, 16, 32}
-	// widthShare is parts in 10,000 of the jobs by width. Never written to.
+	// widthShare is parts in 10,000 of the jobs by width. Immutable: never written to.
 	widthShare = [...]int{9463, 157, 253, 110, 13, 4}
-	// quantileAt is where runQuantiles are taken, in thousandths. Never written to.
+	// quantileAt is where runQuantiles are taken, in thousandths. Immutable: never written to.
 	quantileAt = [...]int{0, 50, 250, 500, 750, 900, 950, 990, 1000}
-	// runQuantiles are seconds by width. Never written to.
+	// runQuantiles are seconds by width. Immutable: never written to.
 	runQuantiles = [...][len(quantileAt)]int{
 		{20, 57, 465, 1154, 2076, 8746, 16824, 86400, 86400},
 		{5, 8, 14, 20, 136, 43200, 86400, 86400, 86400},
@@ -42,7 +42,7 @@ var (
 	}
 	// hourShare is how often jobs arrive in each hour of the day (UTC), in
 	// hundredths of the mean hour, the mean of the fortnight and of the three
-	// days before it. Never written to.
+	// days before it. Immutable: never written to.
 	hourShare = [24]int{104, 64, 92, 57, 40, 131, 180, 344, 146, 128, 90, 92, 59, 30, 23, 28, 88, 80, 74, 33, 108, 112, 174, 123}
 )
 
