@@ -1,0 +1,429 @@
+package fairness
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// EventKind says what an Event changes.
+type EventKind string
+
+// The kinds of event, one for each call that changes a ledger.
+const (
+	EventJoin         EventKind = "join"         // EventJoin: Tenant joins with Weight.
+	EventLeave        EventKind = "leave"        // EventLeave: Tenant leaves.
+	EventWeight       EventKind = "weight"       // EventWeight: Tenant's weight is Weight from now on.
+	EventCapacity     EventKind = "capacity"     // EventCapacity: the capacity is Amount from now on.
+	EventSubmit       EventKind = "submit"       // EventSubmit: Tenant's Job waits for Amount.
+	EventDemand       EventKind = "demand"       // EventDemand: Job asks for Amount from now on.
+	EventStart        EventKind = "start"        // EventStart: Job holds Amount from now on.
+	EventResize       EventKind = "resize"       // EventResize: Job, which runs, holds Amount from now on.
+	EventStop         EventKind = "stop"         // EventStop: Job holds nothing any more and waits again.
+	EventFinish       EventKind = "finish"       // EventFinish: Job is over.
+	EventForget       EventKind = "forget"       // EventForget: Job is dropped.
+	EventForgetTenant EventKind = "forgetTenant" // EventForgetTenant: Tenant is dropped.
+)
+
+// Event is one change of a ledger, as data that can be stored and replayed.
+// Fields that its kind does not name are zero.
+type Event struct {
+	Seq    uint64            `json:"seq,omitempty"`    // Seq is its place in the log, from 1; 0 means the next.
+	Kind   EventKind         `json:"kind"`             // Kind says what changes and which fields count.
+	Time   time.Time         `json:"time"`             // Time is when; that of the kinds that forget does not matter.
+	Tenant lockstep.TenantID `json:"tenant,omitempty"` // Tenant is whose account it is.
+	Job    lockstep.JobID    `json:"job,omitempty"`    // Job is which job it is.
+	Weight int64             `json:"weight,omitempty"` // Weight is 0 to MaxWeight.
+	Amount lockstep.MilliGPU `json:"amount,omitempty"` // Amount is a demand, a grant or a capacity.
+}
+
+// Join opens the account of tenant, or opens it again where it left it. A
+// tenant with weight 0 is entitled to what those with weight leave, and is
+// proposed after them.
+func (l *Ledger) Join(now time.Time, tenant lockstep.TenantID, weight int64) error {
+	return l.Apply(Event{Kind: EventJoin, Time: now, Tenant: tenant, Weight: weight})
+}
+
+// Leave closes the account of tenant, which must have no job that is not done,
+// and returns its statement. The account is kept until ForgetTenant: a tenant
+// that joins again is owed what it was owed when it left.
+func (l *Ledger) Leave(now time.Time, tenant lockstep.TenantID) (Statement, error) {
+	if err := l.Apply(Event{Kind: EventLeave, Time: now, Tenant: tenant}); err != nil {
+		return Statement{}, err
+	}
+	return l.Statement(now, tenant)
+}
+
+// SetWeight changes the weight of tenant from now on.
+func (l *Ledger) SetWeight(now time.Time, tenant lockstep.TenantID, weight int64) error {
+	return l.Apply(Event{Kind: EventWeight, Time: now, Tenant: tenant, Weight: weight})
+}
+
+// SetCapacity changes what there is to share from now on. It may be less than
+// what jobs hold.
+func (l *Ledger) SetCapacity(now time.Time, capacity lockstep.MilliGPU) error {
+	return l.Apply(Event{Kind: EventCapacity, Time: now, Amount: capacity})
+}
+
+// Submit adds a job of tenant that waits for demand from now on. What it asks
+// for counts as wanted until Finish, whether it runs or not. A demand of 0 is a
+// job that uses no device.
+func (l *Ledger) Submit(now time.Time, job lockstep.JobID, tenant lockstep.TenantID, demand lockstep.MilliGPU) error {
+	return l.Apply(Event{Kind: EventSubmit, Time: now, Job: job, Tenant: tenant, Amount: demand})
+}
+
+// Demand changes what job asks for, to no less than it holds.
+func (l *Ledger) Demand(now time.Time, job lockstep.JobID, demand lockstep.MilliGPU) error {
+	return l.Apply(Event{Kind: EventDemand, Time: now, Job: job, Amount: demand})
+}
+
+// Start charges job with grant from now on, at most its demand. Call it when
+// the devices are taken from others, which is when they are reserved.
+func (l *Ledger) Start(now time.Time, job lockstep.JobID, grant lockstep.MilliGPU) error {
+	return l.Apply(Event{Kind: EventStart, Time: now, Job: job, Amount: grant})
+}
+
+// Resize charges a running job with grant, rather than what it held, from now on.
+func (l *Ledger) Resize(now time.Time, job lockstep.JobID, grant lockstep.MilliGPU) error {
+	return l.Apply(Event{Kind: EventResize, Time: now, Job: job, Amount: grant})
+}
+
+// Stop ends the charge of a running job, which waits again from now on.
+func (l *Ledger) Stop(now time.Time, job lockstep.JobID) error {
+	return l.Apply(Event{Kind: EventStop, Time: now, Job: job})
+}
+
+// Finish ends job, waiting or running: it asks for nothing any more. Its
+// statement can be read until Forget.
+func (l *Ledger) Finish(now time.Time, job lockstep.JobID) error {
+	return l.Apply(Event{Kind: EventFinish, Time: now, Job: job})
+}
+
+// Forget drops a job that is finished. Its tenant's account is as it was.
+func (l *Ledger) Forget(job lockstep.JobID) error {
+	return l.Apply(Event{Kind: EventForget, Job: job})
+}
+
+// ForgetTenant drops the account of a tenant that left, once its jobs are
+// forgotten.
+func (l *Ledger) ForgetTenant(tenant lockstep.TenantID) error {
+	return l.Apply(Event{Kind: EventForgetTenant, Tenant: tenant})
+}
+
+// Apply does what the method for e.Kind does. Where e.Seq is set, e must be the
+// next event: one that was applied before is ErrDuplicate, one after a gap is
+// ErrConflict, so that a log can be replayed on a snapshot from anywhere before
+// it. An event of a log joins no unknown tenant: the log holds that as its own event.
+func (l *Ledger) Apply(e Event) error {
+	c := change{l: l, e: &e, call: string(e.Kind)}
+	if e.Seq != 0 && e.Seq <= l.seq {
+		return c.fault(lockstep.ErrDuplicate, "Seq", strconv.FormatUint(e.Seq, 10), "applied before")
+	}
+	if e.Seq > l.seq+1 {
+		return c.fault(lockstep.ErrConflict, "Seq", strconv.FormatUint(e.Seq, 10), "want "+strconv.FormatUint(l.seq+1, 10))
+	}
+	if e.Kind == EventForget || e.Kind == EventForgetTenant {
+		c.now, e.Time = l.now, lockstep.FromNanos(l.now)
+	} else {
+		now, err := lockstep.Nanos(e.Time)
+		if err != nil {
+			return err
+		}
+		if l.started && now < l.now {
+			return c.fault(lockstep.ErrPast, "now", e.Time.String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
+		}
+		c.now, e.Time = now, lockstep.FromNanos(now)
+	}
+	if err := c.apply(); err != nil {
+		return err
+	}
+	l.seq++
+	if l.cfg.Log != nil {
+		e.Seq = l.seq
+		l.cfg.Log(e)
+	}
+	return nil
+}
+
+// change is an event on its way: each method checks, and only then changes.
+type change struct {
+	l    *Ledger
+	e    *Event
+	now  int64
+	call string
+}
+
+func (c *change) fault(kind error, field, value, reason string) error {
+	return fault(kind, c.call, field, value, reason)
+}
+
+func (c *change) apply() error {
+	switch c.e.Kind {
+	case EventJoin:
+		return c.join()
+	case EventLeave:
+		return c.leave()
+	case EventWeight:
+		return c.weight()
+	case EventCapacity:
+		return c.capacity()
+	case EventSubmit:
+		return c.submit()
+	case EventDemand:
+		return c.demand()
+	case EventStart:
+		return c.grant(false)
+	case EventResize:
+		return c.grant(true)
+	case EventStop:
+		return c.stop()
+	case EventFinish:
+		return c.finish()
+	case EventForget:
+		return c.forget()
+	case EventForgetTenant:
+		return c.forgetTenant()
+	}
+	c.call = "apply"
+	return c.fault(lockstep.ErrInvalid, "Kind", quote(c.e.Kind), "no such kind of event")
+}
+
+// begin accrues to the time of the event and settles t.
+func (c *change) begin(t *tenant) {
+	c.l.accrue(c.now)
+	if t != nil {
+		c.l.settle(t)
+	}
+}
+
+func (c *change) checkWeight() error {
+	if w := c.e.Weight; w < 0 || w > MaxWeight {
+		return c.fault(lockstep.ErrInvalid, "weight", strconv.FormatInt(w, 10), "want 0 to 2^32")
+	}
+	return nil
+}
+
+// joined returns the tenant of the event, which must have joined.
+func (c *change) joined() (*tenant, error) {
+	t := c.l.tenants[c.e.Tenant]
+	if t == nil || !t.joined {
+		return nil, c.fault(lockstep.ErrUnknown, "tenant", quote(c.e.Tenant), "has not joined")
+	}
+	return t, nil
+}
+
+// live returns the job of the event, which must not be done.
+func (c *change) live() (*job, error) {
+	j := c.l.jobs[c.e.Job]
+	if j == nil {
+		return nil, c.fault(lockstep.ErrUnknown, "job", quote(c.e.Job), "was not submitted")
+	}
+	if j.done {
+		return nil, c.fault(lockstep.ErrConflict, "job", quote(c.e.Job), "is finished")
+	}
+	return j, nil
+}
+
+func (c *change) join() error {
+	if c.e.Tenant != "" { // the empty tenant is one like any other
+		if err := c.e.Tenant.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := c.checkWeight(); err != nil {
+		return err
+	}
+	t := c.l.tenants[c.e.Tenant]
+	if t != nil && t.joined {
+		return c.fault(lockstep.ErrDuplicate, "tenant", quote(c.e.Tenant), "has joined")
+	}
+	c.begin(nil)
+	if t == nil {
+		t = &tenant{id: c.e.Tenant, since: c.l.now, readyAt: -1}
+		c.l.tenants[t.id] = t
+	}
+	t.joined, t.weight, t.nominalFrom = true, c.e.Weight, c.l.nominal
+	c.l.place(t)
+	return nil
+}
+
+func (c *change) leave() error {
+	t, err := c.joined()
+	if err != nil {
+		return err
+	}
+	if t.live != 0 {
+		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has "+strconv.Itoa(t.live)+" jobs that are not finished")
+	}
+	c.begin(t)
+	c.l.unplace(t)
+	t.joined = false
+	return nil
+}
+
+func (c *change) weight() error {
+	t, err := c.joined()
+	if err != nil {
+		return err
+	}
+	if err := c.checkWeight(); err != nil {
+		return err
+	}
+	c.begin(t)
+	c.l.unplace(t)
+	t.weight = c.e.Weight
+	c.l.place(t)
+	return nil
+}
+
+func (c *change) capacity() error {
+	if c.e.Amount < 0 || c.e.Amount > maxRate {
+		return c.fault(lockstep.ErrInvalid, "capacity", c.e.Amount.String(), "must not be negative or absurd")
+	}
+	c.begin(nil)
+	c.l.capacity = c.e.Amount
+	return nil
+}
+
+// checkDemand checks the demand of the event, where old is what it replaces.
+func (c *change) checkDemand(old lockstep.MilliGPU) error {
+	if c.e.Amount < 0 {
+		return c.fault(lockstep.ErrInvalid, "demand", c.e.Amount.String(), "must not be negative")
+	}
+	if c.e.Amount > maxRate-(c.l.demand-old) {
+		return c.fault(lockstep.ErrInvalid, "demand", c.e.Amount.String(), "the demands of all jobs together are absurd")
+	}
+	return nil
+}
+
+func (c *change) submit() error {
+	if err := c.e.Job.Validate(); err != nil {
+		return err
+	}
+	if c.l.jobs[c.e.Job] != nil {
+		return c.fault(lockstep.ErrDuplicate, "job", quote(c.e.Job), "was submitted")
+	}
+	if err := c.checkDemand(0); err != nil {
+		return err
+	}
+	t, err := c.joined()
+	if err != nil {
+		if c.l.cfg.DefaultWeight == 0 || c.e.Seq != 0 {
+			return err
+		}
+		if err := c.l.Join(c.e.Time, c.e.Tenant, c.l.cfg.DefaultWeight); err != nil {
+			return err
+		}
+		t = c.l.tenants[c.e.Tenant]
+	}
+	c.begin(t)
+	j := &job{id: c.e.Job, tenant: t, demand: c.e.Amount, submitted: c.now, since: c.now, share: t.share}
+	c.l.jobs[j.id] = j
+	t.live++
+	c.l.addDemand(t, j.demand)
+	c.l.enqueue(j)
+	return nil
+}
+
+func (c *change) demand() error {
+	j, err := c.live()
+	if err != nil {
+		return err
+	}
+	if err := c.checkDemand(j.demand); err != nil {
+		return err
+	}
+	if c.e.Amount < j.grant {
+		return c.fault(lockstep.ErrConflict, "demand", c.e.Amount.String(), "it holds "+j.grant.String())
+	}
+	c.begin(j.tenant)
+	c.l.settleJob(j)
+	c.l.addDemand(j.tenant, c.e.Amount-j.demand)
+	j.demand = c.e.Amount
+	return nil
+}
+
+// grant starts a job, or resizes one that runs.
+func (c *change) grant(running bool) error {
+	j, err := c.live()
+	if err != nil {
+		return err
+	}
+	if j.running != running {
+		return c.fault(lockstep.ErrConflict, "job", quote(j.id), "want it waiting to start it, and running to resize or stop it")
+	}
+	if c.e.Amount < 0 || c.e.Amount > j.demand {
+		return c.fault(lockstep.ErrInvalid, "grant", c.e.Amount.String(), "want 0 to its demand of "+j.demand.String())
+	}
+	c.begin(j.tenant)
+	c.l.settleJob(j)
+	if !j.running {
+		c.l.dequeue(j)
+		j.running = true
+	}
+	c.l.setGrant(j, c.e.Amount)
+	return nil
+}
+
+func (c *change) stop() error {
+	j, err := c.live()
+	if err != nil {
+		return err
+	}
+	if !j.running {
+		return c.fault(lockstep.ErrConflict, "job", quote(j.id), "want it waiting to start it, and running to resize or stop it")
+	}
+	c.begin(j.tenant)
+	c.l.settleJob(j)
+	c.l.dequeue(j)
+	c.l.setGrant(j, 0)
+	j.running = false
+	c.l.enqueue(j)
+	return nil
+}
+
+func (c *change) finish() error {
+	j, err := c.live()
+	if err != nil {
+		return err
+	}
+	t := j.tenant
+	c.begin(t)
+	c.l.settleJob(j)
+	c.l.dequeue(j)
+	c.l.setGrant(j, 0)
+	c.l.addDemand(t, -j.demand)
+	j.running, j.done = false, true
+	j.share = t.share.Sub(j.share)
+	t.live--
+	t.kept++
+	return nil
+}
+
+func (c *change) forget() error {
+	j := c.l.jobs[c.e.Job]
+	if j == nil {
+		return c.fault(lockstep.ErrUnknown, "job", quote(c.e.Job), "was not submitted")
+	}
+	if !j.done {
+		return c.fault(lockstep.ErrConflict, "job", quote(c.e.Job), "is not finished")
+	}
+	j.tenant.kept--
+	delete(c.l.jobs, j.id)
+	return nil
+}
+
+func (c *change) forgetTenant() error {
+	t := c.l.tenants[c.e.Tenant]
+	switch {
+	case t == nil:
+		return c.fault(lockstep.ErrUnknown, "tenant", quote(c.e.Tenant), "has not joined")
+	case t.joined:
+		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has not left")
+	case t.kept != 0:
+		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has "+strconv.Itoa(t.kept)+" jobs that are not forgotten")
+	}
+	delete(c.l.tenants, t.id)
+	return nil
+}

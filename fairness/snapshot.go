@@ -1,0 +1,300 @@
+package fairness
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
+)
+
+// The saved form, all of fixed width and little endian but for IDs, which have
+// their length in front: magic, version, the ledger, its tenants by ID, its jobs
+// by ID, and a CRC-32 of all that. Accruals are as of the latest event, so that
+// the bytes do not depend on when the ledger was read, nor on the trees' shapes.
+const (
+	magic   = "lockstep fairness\n"
+	version = 1
+)
+
+// What a saved job does.
+const (
+	savedWaiting = iota
+	savedRunning
+	savedDone
+)
+
+// Snapshot writes the ledger to w: the same bytes for the same events. The
+// configuration is not in it, nor are passes and Due.
+func (l *Ledger) Snapshot(w io.Writer) error {
+	_, err := w.Write(l.appendSnapshot(nil))
+	return err
+}
+
+func (l *Ledger) appendSnapshot(b []byte) []byte {
+	s := saver{b: append(b, magic...)}
+	s.u32(version)
+	s.id(string(l.cfg.Basis))
+	s.u64(l.seq)
+	s.flag(l.started)
+	s.u64(uint64(l.now))
+	s.u64(uint64(l.capacity))
+	s.wide(l.offered)
+	s.wide(l.owed)
+	s.wide(l.served)
+	s.u64(l.nominalRest)
+	s.u64(l.maxPull)
+	s.u64(l.tiers[0].rest)
+	s.u64(l.tiers[1].rest)
+
+	v := l.at(l.now)
+	tenants := l.sorted()
+	s.u32(uint32(len(tenants)))
+	for _, t := range tenants {
+		share, rest, entitled := l.shared(t, &v)
+		s.id(string(t.id))
+		s.flag(t.joined)
+		s.u64(uint64(t.weight))
+		s.fixed(entitled)
+		s.wide(t.served(&v))
+		s.wide(t.worst)
+		s.fixed(l.nominally(t, &v))
+		s.wide(share)
+		s.fixed(rest)
+	}
+
+	jobs := make([]*job, 0, len(l.jobs))
+	for _, j := range l.jobs { // in any order: sorted below
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(string(a.id), string(b.id)) })
+	s.u32(uint32(len(jobs)))
+	for _, j := range jobs {
+		state := uint32(savedWaiting)
+		switch {
+		case j.done:
+			state = savedDone
+		case j.running:
+			state = savedRunning
+		}
+		service, wanted := j.at(l.now)
+		s.id(string(j.id))
+		s.id(string(j.tenant.id))
+		s.u32(state)
+		s.u64(uint64(j.demand))
+		s.u64(uint64(j.grant))
+		s.u64(uint64(j.submitted))
+		s.wide(service)
+		s.wide(wanted)
+		s.wide(j.share)
+	}
+	s.u32(crc32.ChecksumIEEE(s.b[len(b):]))
+	return s.b
+}
+
+// Restore returns the ledger that Snapshot wrote to r, under cfg, whose Basis
+// must be that of the ledger saved; its Capacity does not count. Bytes that are
+// cut off, altered, of another version or inconsistent are ErrInvalid, and
+// another basis is ErrConflict.
+func Restore(cfg Config, r io.Reader) (*Ledger, error) {
+	l, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	refuse := func(value, reason string) (*Ledger, error) {
+		return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", value, reason)
+	}
+	if len(data) < len(magic)+8 || string(data[:len(magic)]) != magic {
+		return refuse("", "not a snapshot of a ledger, or cut off")
+	}
+	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
+	if crc32.ChecksumIEEE(body) != sum {
+		return refuse("", "the checksum is wrong: altered or cut off")
+	}
+	d := loader{b: body[len(magic):]}
+	if d.u32() != version {
+		return refuse("", "written by another version")
+	}
+	if basis := Basis(d.id()); d.bad == "" && basis != cfg.Basis {
+		return nil, fault(lockstep.ErrConflict, "restore", "Basis", quote(cfg.Basis), "the snapshot has "+quote(basis))
+	}
+	l.load(&d)
+	if d.bad == "" && len(d.b) != 0 {
+		d.bad = "bytes are left over"
+	}
+	if d.bad != "" {
+		return refuse("", d.bad)
+	}
+	return l, nil
+}
+
+// load fills l, which is new, and leaves in d what is wrong.
+func (l *Ledger) load(d *loader) {
+	l.seq, l.started, l.now = d.u64(), d.flag(), int64(d.u64())
+	l.capacity = d.amount()
+	l.offered, l.owed, l.served = d.natural(), d.natural(), d.natural()
+	l.nominalRest, l.maxPull = d.u64(), d.u64()
+	l.tiers[0].rest, l.tiers[1].rest = d.u64(), d.u64()
+
+	last := ""
+	for i := range d.u32() {
+		t := l.loadTenant(d)
+		d.check(i == 0 || last < string(t.id), "tenants out of order")
+		if last = string(t.id); d.bad != "" {
+			return
+		}
+		l.tenants[t.id] = t
+	}
+	last = ""
+	for range d.u32() {
+		j, grant := l.loadJob(d)
+		d.check(last < string(j.id), "jobs out of order")
+		if last = string(j.id); d.bad != "" {
+			return
+		}
+		l.jobs[j.id] = j
+		t := j.tenant
+		switch {
+		case j.done:
+			t.kept++
+			continue
+		case j.running:
+			l.setGrant(j, grant)
+		default:
+			l.enqueue(j)
+		}
+		t.live++
+		t.demand += j.demand
+		l.demand += j.demand
+	}
+	d.check(l.started || l.now == 0 && l.seq == 0 && len(l.tenants) == 0, "accounts before the first event")
+	for _, t := range l.sorted() {
+		if t.joined {
+			l.place(t)
+		}
+		d.check(t.joined || t.live == 0, "a tenant left with jobs")
+	}
+}
+
+func (l *Ledger) loadTenant(d *loader) *tenant {
+	t := &tenant{id: lockstep.TenantID(d.id()), joined: d.flag(), since: l.now, readyAt: -1}
+	weight := d.u64()
+	d.check(weight <= MaxWeight, "a weight out of range")
+	d.check(t.id == "" || t.id.Validate() == nil, "a malformed ID")
+	t.weight = int64(weight)
+	t.entitled = d.fixed()
+	t.service, t.worst = d.natural(), d.natural()
+	t.nominal = d.fixed()
+	t.share, t.shareRest, t.shareFrom = d.natural(), d.fixed(), t.entitled
+	return t
+}
+
+func (l *Ledger) loadJob(d *loader) (j *job, grant lockstep.MilliGPU) {
+	j = &job{id: lockstep.JobID(d.id()), since: l.now}
+	j.tenant = l.tenants[lockstep.TenantID(d.id())]
+	state := d.u32()
+	j.demand, grant = d.amount(), d.amount()
+	j.submitted = int64(d.u64())
+	j.service, j.wanted, j.share = d.natural(), d.natural(), d.natural()
+	j.running, j.done = state == savedRunning, state == savedDone
+	d.check(j.id.Validate() == nil, "a malformed ID")
+	d.check(j.tenant != nil, "a job without its tenant")
+	d.check(state <= savedDone && j.submitted <= l.now, "a job in no known state")
+	d.check(d.bad != "" || j.done || j.share.Cmp(j.tenant.share) <= 0, "a job that is older than its tenant's account")
+	d.check(grant <= j.demand && (j.running || grant == 0), "a job that holds more than it may")
+	d.check(j.done || j.demand <= maxRate-l.demand, "demands out of range")
+	return j, grant
+}
+
+// saver appends values to b.
+type saver struct{ b []byte }
+
+func (s *saver) u32(v uint32) { s.b = binary.LittleEndian.AppendUint32(s.b, v) }
+func (s *saver) u64(v uint64) { s.b = binary.LittleEndian.AppendUint64(s.b, v) }
+
+func (s *saver) flag(v bool) {
+	if v {
+		s.b = append(s.b, 1)
+	} else {
+		s.b = append(s.b, 0)
+	}
+}
+
+func (s *saver) id(v string) {
+	s.u32(uint32(len(v)))
+	s.b = append(s.b, v...)
+}
+
+func (s *saver) wide(v int128.Int) {
+	hi, lo := v.Words()
+	s.u64(hi)
+	s.u64(lo)
+}
+
+func (s *saver) fixed(v int128.Fixed) {
+	hi, lo, frac := v.Words()
+	s.u64(hi)
+	s.u64(lo)
+	s.u64(frac)
+}
+
+// loader takes values off b. Once something is wrong, bad says what, and every
+// value is zero.
+type loader struct {
+	b   []byte
+	bad string
+}
+
+func (d *loader) check(ok bool, bad string) {
+	if !ok && d.bad == "" {
+		d.bad = bad
+	}
+}
+
+func (d *loader) take(n uint64) []byte {
+	d.check(n <= uint64(len(d.b)), "cut off")
+	if d.bad != "" {
+		return make([]byte, min(n, 8))
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *loader) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
+func (d *loader) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *loader) flag() bool {
+	v := d.take(1)[0]
+	d.check(v <= 1, "a flag that is neither set nor clear")
+	return v == 1
+}
+
+func (d *loader) id() string { return string(d.take(uint64(d.u32()))) }
+
+func (d *loader) amount() lockstep.MilliGPU {
+	v := d.u64()
+	d.check(v <= maxRate, "an amount out of range")
+	return lockstep.MilliGPU(v)
+}
+
+func (d *loader) natural() int128.Int {
+	hi, lo := d.u64(), d.u64()
+	v := int128.FromWords(hi, lo)
+	d.check(v.Sign() >= 0, "an amount out of range")
+	return v
+}
+
+func (d *loader) fixed() int128.Fixed {
+	hi, lo, frac := d.u64(), d.u64(), d.u64()
+	v := int128.FixedFromWords(hi, lo, frac)
+	d.check(v.Floor().Sign() >= 0, "an amount out of range")
+	return v
+}

@@ -1,0 +1,144 @@
+package fairness
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+func restore(t testing.TB, cfg Config, data []byte) *Ledger {
+	l, err := Restore(cfg, bytes.NewReader(data))
+	require.NoError(t, err)
+	return l
+}
+
+// TestRestoreAndReplayIsAsIfUninterrupted is invariant 14: whatever the point of
+// the crash and of the snapshot before it, the log leads to the same bytes, and
+// the same proposals.
+func TestRestoreAndReplayIsAsIfUninterrupted(t *testing.T) {
+	both(t, 300, func(t *testing.T, _ int, cfg Config, src *source) {
+		l := start(t, cfg)
+		var snapshots [][]byte
+		var log []Event
+		l.cfg.Log = func(e Event) { log = append(log, e) }
+		for range 100 {
+			if src.IntN(12) == 0 {
+				snapshots = append(snapshots, saved(t, l))
+			}
+			_ = l.Apply(src.next(l))
+		}
+		want := saved(t, l)
+		now := src.now.Add(time.Minute)
+		order := drain(l, now, always(lockstep.Granted))
+		for _, snapshot := range snapshots {
+			r := restore(t, cfg, snapshot)
+			same(t, snapshot, saved(t, r))
+			for _, e := range log {
+				if err := r.Apply(e); err != nil {
+					require.ErrorIs(t, err, lockstep.ErrDuplicate)
+					require.LessOrEqual(t, e.Seq, r.Seq())
+				}
+			}
+			same(t, want, saved(t, r))
+			require.Equal(t, order, drain(r, now, always(lockstep.Granted)))
+			if len(log) > 0 {
+				again := log[len(log)-1]
+				require.ErrorIs(t, r.Apply(again), lockstep.ErrDuplicate)
+				again.Seq += 2
+				require.ErrorIs(t, r.Apply(again), lockstep.ErrConflict)
+				same(t, want, saved(t, r))
+			}
+		}
+	})
+}
+
+// sample is a ledger with something of everything.
+func sample(t testing.TB) *Ledger {
+	l := start(t, Config{Capacity: 8000, DefaultWeight: 2})
+	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+	require.NoError(t, l.Join(at(0), "", 3))
+	require.NoError(t, l.Join(at(1), "guest", 0))
+	require.NoError(t, l.Submit(at(1), "a", "auto", 8000))
+	require.NoError(t, l.Submit(at(2), "b", "", 8000))
+	require.NoError(t, l.Submit(at(2), "c", "guest", 1000))
+	require.NoError(t, l.Submit(at(3), "d", "guest", 1000))
+	require.NoError(t, l.Start(at(4), "a", 3000))
+	require.NoError(t, l.Finish(at(7), "d"))
+	require.NoError(t, l.Join(at(8), "gone", 1))
+	_, err := l.Leave(at(9), "gone")
+	require.NoError(t, err)
+	return l
+}
+
+func TestRestoreRefusesDamage(t *testing.T) {
+	l := sample(t)
+	data := saved(t, l)
+	same(t, data, saved(t, restore(t, l.cfg, data)))
+	refused := func(data []byte, what string, at int) {
+		t.Helper()
+		_, err := Restore(Config{}, bytes.NewReader(data))
+		require.ErrorIs(t, err, lockstep.ErrInvalid, "%s at %d", what, at)
+	}
+	for n := range data {
+		refused(data[:n], "cut off", n)
+		for bit := range 8 {
+			bad := bytes.Clone(data)
+			bad[n] ^= 1 << bit
+			refused(bad, "flipped", n)
+		}
+	}
+	refused(append(bytes.Clone(data), 0), "one more", 0)
+
+	_, err := Restore(Config{Basis: Fixed}, bytes.NewReader(data))
+	require.ErrorIs(t, err, lockstep.ErrConflict, "another basis")
+	_, err = Restore(Config{Basis: "none"}, bytes.NewReader(data))
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+	broken := errors.New("broken")
+	_, err = Restore(Config{}, iotest.ErrReader(broken))
+	require.ErrorIs(t, err, broken)
+
+	newer := bytes.Clone(data[:len(data)-4])
+	newer[len(magic)]++
+	refused(sealed(newer), "a newer version", 0)
+}
+
+// sealed appends the checksum.
+func sealed(body []byte) []byte {
+	return binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.ChecksumIEEE(body))
+}
+
+// FuzzRestore feeds bodies with a right checksum, so that what is behind it is
+// reached: a ledger that is accepted is whole, and saves as it was given.
+func FuzzRestore(f *testing.F) {
+	data := saved(f, sample(f))
+	f.Add(data[:len(data)-4])
+	data = saved(f, start(f, Config{}))
+	f.Add(data[:len(data)-4])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l, err := Restore(Config{}, bytes.NewReader(sealed(body)))
+		if err != nil {
+			require.Nil(t, l)
+			return
+		}
+		same(t, sealed(body), saved(t, l))
+		now := lockstep.FromNanos(l.now)
+		_, err = l.AppendStatements(nil, now)
+		require.NoError(t, err)
+		drain(l, now, always(lockstep.Granted))
+		for _, id := range ids(l.jobs) {
+			_ = l.Finish(now, id)
+			require.NoError(t, l.Forget(id))
+		}
+		require.Zero(t, l.demand)
+		require.Zero(t, l.rate)
+		require.Empty(t, l.ready)
+	})
+}

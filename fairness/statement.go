@@ -1,0 +1,228 @@
+package fairness
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
+)
+
+// Statement is the account of a tenant at one time.
+type Statement struct {
+	Tenant  lockstep.TenantID `json:"tenant"`           // Tenant is whose account it is.
+	Time    time.Time         `json:"time"`             // Time is up to when it counts.
+	Joined  bool              `json:"joined,omitempty"` // Joined says that the tenant has not left.
+	Weight  int64             `json:"weight"`           // Weight is the present weight, or the last before it left.
+	Waiting int               `json:"waiting"`          // Waiting is how many jobs wait or are due.
+	Live    int               `json:"live"`             // Live is how many jobs wait or run.
+	Demand  lockstep.MilliGPU `json:"demand"`           // Demand is what they ask for, present grants included.
+	Held    lockstep.MilliGPU `json:"held"`             // Held is what they hold.
+	Share   lockstep.MilliGPU `json:"share"`            // Share is what the tenant is entitled to hold now, rounded down.
+
+	Service     GPUTime `json:"service"`     // Service is what its jobs held, over time.
+	Entitlement GPUTime `json:"entitlement"` // Entitlement is what they should have, by the ledger's Basis.
+	Nominal     GPUTime `json:"nominal"`     // Nominal is the part of the capacity that its weight is among all that joined, asked for or not.
+	Worst       GPUTime `json:"worst"`       // Worst is the greatest Lag at its own events and now, at least 0.
+}
+
+// Lag returns what the tenant is owed: entitlement less service. It is negative
+// for one that got more.
+func (s *Statement) Lag() GPUTime { return s.Entitlement.Sub(s.Service) }
+
+// Index returns service over entitlement, for reports: 1 is fair, less is
+// owed. It is not ok where the tenant was never entitled to anything.
+func (s *Statement) Index() (index float64, ok bool) { return ratio(s.Service, s.Entitlement) }
+
+// JobStatement is the account of a job at one time, or when it finished.
+type JobStatement struct {
+	Job       lockstep.JobID    `json:"job"`               // Job is which job it is.
+	Tenant    lockstep.TenantID `json:"tenant"`            // Tenant is whose it is.
+	Submitted time.Time         `json:"submitted"`         // Submitted is when it began to wait.
+	Running   bool              `json:"running,omitempty"` // Running says that it holds its grant.
+	Done      bool              `json:"done,omitempty"`    // Done says that it is finished.
+	Demand    lockstep.MilliGPU `json:"demand"`            // Demand is what it asks for.
+	Held      lockstep.MilliGPU `json:"held"`              // Held is what it holds.
+
+	Service     GPUTime `json:"service"`     // Service is what it held, over time.
+	Entitlement GPUTime `json:"entitlement"` // Entitlement is an equal part of its tenant's, over its time.
+	Wanted      GPUTime `json:"wanted"`      // Wanted is what it asked for, over its time.
+}
+
+// Lag returns what the job is owed within its tenant: entitlement less service.
+func (s *JobStatement) Lag() GPUTime { return s.Entitlement.Sub(s.Service) }
+
+// Index returns service over entitlement, or over what the job wanted if that
+// is less: ASTRAEA's ratio of a job. It is not ok where that is nothing.
+func (s *JobStatement) Index() (index float64, ok bool) {
+	if s.Wanted.Cmp(s.Entitlement) < 0 {
+		return ratio(s.Service, s.Wanted)
+	}
+	return ratio(s.Service, s.Entitlement)
+}
+
+func ratio(a, b GPUTime) (float64, bool) {
+	if b.Sign() <= 0 {
+		return 0, false
+	}
+	return a.v.Float64() / b.v.Float64(), true
+}
+
+// Totals are sums over all tenants, forgotten ones included.
+type Totals struct {
+	Time     time.Time         `json:"time"`     // Time is up to when they count.
+	Tenants  int               `json:"tenants"`  // Tenants is how many accounts are kept.
+	Jobs     int               `json:"jobs"`     // Jobs is how many jobs are kept.
+	Capacity lockstep.MilliGPU `json:"capacity"` // Capacity is what there is to share now.
+	Demand   lockstep.MilliGPU `json:"demand"`   // Demand is what all jobs ask for now.
+	Held     lockstep.MilliGPU `json:"held"`     // Held is what all jobs hold now.
+
+	Offered GPUTime `json:"offered"` // Offered is the capacity, over time.
+	Wanted  GPUTime `json:"wanted"`  // Wanted is the lesser of capacity and demand, over time: under MaxMin the sum of all entitlements.
+	Service GPUTime `json:"service"` // Service is what all jobs held, over time.
+}
+
+// instant returns now as nanoseconds, which must not be before the ledger's.
+func (l *Ledger) instant(call string, now time.Time) (int64, error) {
+	ns, err := lockstep.Nanos(now)
+	if err != nil {
+		return 0, err
+	}
+	if l.started && ns < l.now {
+		return 0, fault(lockstep.ErrPast, call, "now", now.String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
+	}
+	return ns, nil
+}
+
+// Statement returns the account of tenant at now, as if nothing happened since
+// the latest event. It changes nothing.
+func (l *Ledger) Statement(now time.Time, tenant lockstep.TenantID) (Statement, error) {
+	ns, err := l.instant("statement", now)
+	if err != nil {
+		return Statement{}, err
+	}
+	t := l.tenants[tenant]
+	if t == nil {
+		return Statement{}, fault(lockstep.ErrUnknown, "statement", "tenant", quote(tenant), "has not joined")
+	}
+	v := l.at(ns)
+	return l.statement(t, &v), nil
+}
+
+// AppendStatements appends the accounts of all tenants that are not forgotten
+// to dst, by ID.
+func (l *Ledger) AppendStatements(dst []Statement, now time.Time) ([]Statement, error) {
+	ns, err := l.instant("statements", now)
+	if err != nil {
+		return dst, err
+	}
+	v := l.at(ns)
+	for _, t := range l.sorted() {
+		dst = append(dst, l.statement(t, &v))
+	}
+	return dst, nil
+}
+
+// sorted returns all tenants by ID.
+func (l *Ledger) sorted() []*tenant {
+	all := make([]*tenant, 0, len(l.tenants))
+	for _, t := range l.tenants { // in any order: sorted below
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *tenant) int { return strings.Compare(string(a.id), string(b.id)) })
+	return all
+}
+
+func (l *Ledger) statement(t *tenant, v *view) Statement {
+	s := Statement{
+		Tenant: t.id, Time: lockstep.FromNanos(v.now), Joined: t.joined, Weight: t.weight,
+		Live: t.live, Demand: t.demand, Held: t.rate,
+		Service:     GPUTime{t.served(v)},
+		Entitlement: GPUTime{l.entitled(t, v).Near()},
+		Nominal:     GPUTime{l.nominally(t, v).Near()},
+		Worst:       GPUTime{t.worst},
+	}
+	if t.queue != nil {
+		s.Waiting = t.queue.Len()
+	}
+	if t.joined {
+		k := 0
+		if t.weight == 0 {
+			k = 1
+		}
+		s.Share = lockstep.MilliGPU(v.levels[k].rate(uint64(t.demand), t.pull()))
+	}
+	if lag := s.Lag(); lag.Cmp(s.Worst) > 0 {
+		s.Worst = lag
+	}
+	return s
+}
+
+// nominally returns t's nominal entitlement at v.
+func (l *Ledger) nominally(t *tenant, v *view) int128.Fixed {
+	if !t.joined {
+		return t.nominal
+	}
+	return t.nominal.Add(l.nominal.Add(v.rising).Sub(t.nominalFrom).Mul(uint64(t.weight)))
+}
+
+// JobStatement returns the account of job at now, as if nothing happened since
+// the latest event. It changes nothing.
+func (l *Ledger) JobStatement(now time.Time, job lockstep.JobID) (JobStatement, error) {
+	ns, err := l.instant("job statement", now)
+	if err != nil {
+		return JobStatement{}, err
+	}
+	j := l.jobs[job]
+	if j == nil {
+		return JobStatement{}, fault(lockstep.ErrUnknown, "job statement", "job", quote(job), "was not submitted")
+	}
+	v := l.at(ns)
+	s := JobStatement{
+		Job: j.id, Tenant: j.tenant.id, Submitted: lockstep.FromNanos(j.submitted),
+		Running: j.running, Done: j.done, Demand: j.demand, Held: j.grant,
+		Entitlement: GPUTime{l.share(j, &v)},
+	}
+	service, wanted := j.at(v.now)
+	s.Service, s.Wanted = GPUTime{service}, GPUTime{wanted}
+	return s, nil
+}
+
+// share returns what j is entitled to at v.
+func (l *Ledger) share(j *job, v *view) int128.Int {
+	if j.done {
+		return j.share
+	}
+	share, _, _ := l.shared(j.tenant, v)
+	return share.Sub(j.share)
+}
+
+// Totals returns the sums at now. It changes nothing.
+func (l *Ledger) Totals(now time.Time) (Totals, error) {
+	ns, err := l.instant("totals", now)
+	if err != nil {
+		return Totals{}, err
+	}
+	v := l.at(ns)
+	return Totals{
+		Time: lockstep.FromNanos(v.now), Tenants: len(l.tenants), Jobs: len(l.jobs),
+		Capacity: l.capacity, Demand: l.demand, Held: l.rate,
+		Offered: GPUTime{l.offered.Add(rated(l.capacity, v.dt))},
+		Wanted:  GPUTime{l.owed.Add(rated(min(l.capacity, l.demand), v.dt))},
+		Service: GPUTime{l.served.Add(rated(l.rate, v.dt))},
+	}, nil
+}
+
+// ErrorBound returns by how much, at most, any tenant's Entitlement or Nominal
+// so far can differ from that of real numbers. Service never differs.
+//
+// An entitlement is kept in steps of 2^-64. What the shares of a tier do not
+// divide is less than one step for each weight and is carried to the next
+// division; an event that changes who shares, or how, can at most hand all of
+// that to another tenant. One more for reading in whole MilliGPU-nanoseconds.
+func (l *Ledger) ErrorBound() GPUTime {
+	hi, _ := bits.Mul64(l.seq+1, max(l.maxPull, l.tiers[0].pull(), l.tiers[1].pull()))
+	return GPUTime{int128.Of(2).Add(int128.Mul(hi, 1))}
+}
