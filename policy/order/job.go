@@ -1,0 +1,124 @@
+package order
+
+import (
+	"cmp"
+	"math/bits"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Job is one job of a queue: what was submitted, and what became of it, for an
+// Order to read.
+type Job struct {
+	ID       lockstep.JobID    // ID names it.
+	Priority lockstep.Priority // Priority is for Priority and Aging: higher first.
+	GPUs     lockstep.MilliGPU // GPUs is what it runs on, or would.
+	Duration time.Duration     // Duration is how long it is expected to run in all, at most lockstep.MaxWalltime; 0 means unknown.
+
+	phase    phase
+	submit   int64
+	since    int64 // when it last began to wait; while it competes, the start of the pass
+	at       int64 // until when it is settled; only while it runs
+	executed int64 // time it ran
+	service  service
+
+	// What LAS keeps.
+	level int
+	gauge service // service since it last came to the first queue
+	spent int64   // time it ran since then
+	place place
+	timer int64 // when its queue changes by itself; never if it does not
+}
+
+// phase is what a job does.
+// Invariant: waiting and competing jobs are in the tree, the others are not.
+type phase int8
+
+const (
+	waiting   phase = iota
+	granted         // holds devices and does not run yet
+	running         // attains service
+	competing       // runs, and is in the order
+)
+
+// place is where a job stands in its LAS queue: see doc.go.
+type place struct {
+	class int8  // 0 if it was let run, 1 otherwise
+	major int64 // let: by when; else: arrivals count up from 1, a stop in pass p is -p
+	minor int64 // of those stopped in one pass: major before
+}
+
+// JobOf returns what a gang asks for at the least: its members' minimum and its walltime.
+func JobOf(g *lockstep.Gang) Job {
+	return Job{ID: g.ID, Priority: g.Priority, GPUs: g.GPUs(nil), Duration: g.Walltime}
+}
+
+// Submitted returns when j was submitted.
+func (j *Job) Submitted() time.Time { return lockstep.FromNanos(j.submit) }
+
+// Executed returns how long j has run, up to the present pass.
+func (j *Job) Executed() time.Duration { return time.Duration(j.executed) }
+
+// Remaining returns what is left of Duration: 0 when it is used up or unknown.
+func (j *Job) Remaining() time.Duration { return max(j.Duration-j.Executed(), 0) }
+
+// Level returns the LAS queue of j, from 0.
+func (j *Job) Level() int { return j.level }
+
+// settle books the time until ns.
+func (j *Job) settle(ns int64) {
+	if j.phase != running && j.phase != competing {
+		return
+	}
+	d := ns - j.at
+	j.at = ns
+	j.executed += d
+	j.spent += d
+	j.service = j.service.add(j.GPUs, d)
+	j.gauge = j.gauge.add(j.GPUs, d)
+}
+
+// let puts j among those that run.
+func (j *Job) let(seq *int64) {
+	if j.place.class != 0 {
+		*seq++
+		j.place = place{major: *seq}
+	}
+}
+
+// service is MilliGPU × nanoseconds, in 128 bits.
+type service struct {
+	Hi uint64 `json:"hi"`
+	Lo uint64 `json:"lo"`
+}
+
+// add returns s + g×d, for g and d not negative.
+func (s service) add(g lockstep.MilliGPU, d int64) service {
+	hi, lo := bits.Mul64(uint64(g), uint64(d))
+	lo, carry := bits.Add64(s.Lo, lo, 0)
+	hi, _ = bits.Add64(s.Hi, hi, carry)
+	return service{hi, lo}
+}
+
+func (s service) compare(o service) int {
+	return cmp.Or(cmp.Compare(s.Hi, o.Hi), cmp.Compare(s.Lo, o.Lo))
+}
+
+// until returns how many nanoseconds g devices need from s to limit, rounded
+// up; never if that is out of reach.
+func (s service) until(limit service, g lockstep.MilliGPU) int64 {
+	if s.compare(limit) >= 0 {
+		return 0
+	}
+	lo, borrow := bits.Sub64(limit.Lo, s.Lo, 0)
+	hi, _ := bits.Sub64(limit.Hi, s.Hi, borrow)
+	if g <= 0 || hi >= uint64(g) {
+		return never
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(g))
+	if rem != 0 {
+		quo++
+	}
+	return int64(min(quo, never))
+}

@@ -1,0 +1,243 @@
+package order
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Order compares jobs. The orders of this package nest by their field Then; one
+// of your own can be the innermost or be used alone.
+type Order interface {
+	// Compare is negative if a goes before b, positive if after, and 0 where
+	// the next criterion decides. It must depend on nothing but the two jobs,
+	// and be a strict weak order.
+	Compare(a, b *Job) int
+}
+
+// nested is an order that may leave ties to another.
+type nested interface {
+	then() Order
+}
+
+// FIFO is the order of submission, then of job IDs. It ends every chain.
+type FIFO struct{}
+
+// Compare implements Order.
+func (FIFO) Compare(a, b *Job) int {
+	return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.ID, b.ID))
+}
+
+// Priority puts the higher priority first, strictly: a low one may starve.
+type Priority struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o Priority) Compare(a, b *Job) int {
+	if c := cmp.Compare(b.Priority, a.Priority); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// Aging lets priority rise by one with every Step that a job waits, counted in
+// fixed windows of time, so that nobody starves.
+type Aging struct {
+	Step time.Duration // Step is the wait that is worth one priority; 0 means 10 minutes.
+	Then Order         // Then breaks ties; nil means FIFO.
+}
+
+const defaultStep = 10 * time.Minute
+
+// Compare implements Order.
+func (o Aging) Compare(a, b *Job) int {
+	step := int64(o.Step)
+	if step == 0 {
+		step = int64(defaultStep)
+	}
+	if c := cmp.Compare(subSat(floorDiv(a.since, step), int64(a.Priority)), subSat(floorDiv(b.since, step), int64(b.Priority))); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// SJF puts the shortest expected duration first, whatever was done of it.
+type SJF struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o SJF) Compare(a, b *Job) int {
+	if c := cmp.Or(unknownLast(a, b), cmp.Compare(a.Duration, b.Duration)); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// Fewest puts the job with the fewest devices first.
+type Fewest struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o Fewest) Compare(a, b *Job) int {
+	if c := cmp.Compare(a.GPUs, b.GPUs); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// SRTF puts the shortest remaining time first.
+type SRTF struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o SRTF) Compare(a, b *Job) int {
+	if c := cmp.Or(unknownLast(a, b), cmp.Compare(a.Remaining(), b.Remaining())); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// SRSF puts the shortest remaining service first: remaining time × devices.
+type SRSF struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o SRSF) Compare(a, b *Job) int {
+	if c := unknownLast(a, b); c != 0 {
+		return c
+	}
+	ra := service{}.add(a.GPUs, int64(a.Remaining()))
+	rb := service{}.add(b.GPUs, int64(b.Remaining()))
+	if c := ra.compare(rb); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// Attained puts the least attained service first: devices × time, since submit.
+type Attained struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o Attained) Compare(a, b *Job) int {
+	if c := a.service.compare(b.service); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// LAS is discretised least attained service. A chain holds at most one.
+type LAS struct {
+	Limits []time.Duration // Limits are the service, as time of one whole device, at which a job sinks to the next queue, increasing; nil means 3250 s and 7200 s.
+	Knob   int             // Knob brings a job back to the first queue when it has waited Knob times as long as it ran; 0 means never.
+	Then   Order           // Then orders inside a queue; nil means as doc.go says.
+}
+
+// Compare implements Order.
+func (o LAS) Compare(a, b *Job) int {
+	if c := cmp.Compare(a.level, b.level); c != 0 {
+		return c
+	}
+	if o.Then != nil {
+		return tie(o.Then, a, b)
+	}
+	return cmp.Or(cmp.Compare(a.place.class, b.place.class), cmp.Compare(a.place.major, b.place.major), cmp.Compare(a.place.minor, b.place.minor))
+}
+
+func (o Priority) then() Order { return o.Then }
+func (o Aging) then() Order    { return o.Then }
+func (o SJF) then() Order      { return o.Then }
+func (o Fewest) then() Order   { return o.Then }
+func (o SRTF) then() Order     { return o.Then }
+func (o SRSF) then() Order     { return o.Then }
+func (o Attained) then() Order { return o.Then }
+func (o LAS) then() Order      { return o.Then }
+
+// tie hands on to the next order, and to FIFO at the end of the chain.
+func tie(next Order, a, b *Job) int {
+	if next != nil {
+		if c := next.Compare(a, b); c != 0 {
+			return c
+		}
+	}
+	return FIFO{}.Compare(a, b)
+}
+
+func unknownLast(a, b *Job) int {
+	switch {
+	case (a.Duration == 0) == (b.Duration == 0):
+		return 0
+	case a.Duration == 0:
+		return 1
+	}
+	return -1
+}
+
+// floorDiv returns a/b rounded down, b > 0.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// subSat returns a-b held at the ends of int64.
+func subSat(a, b int64) int64 { return int64(lockstep.MilliGPU(a).Sub(lockstep.MilliGPU(b))) }
+
+// describe names a chain for snapshots, faults included.
+func describe(o Order) (string, *LAS, error) {
+	var parts []string
+	var errs []error
+	var las *LAS
+	bad := func(field, value, reason string) {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
+	}
+	for ; o != nil; o = thenOf(o) {
+		switch o := o.(type) {
+		case Aging:
+			if o.Step < 0 || o.Step > lockstep.MaxWalltime {
+				bad("Aging.Step", o.Step.String(), "want 0 to "+lockstep.MaxWalltime.String())
+			}
+			parts = append(parts, fmt.Sprintf("Aging(%d)", o.Step))
+		case LAS:
+			if las != nil {
+				bad("LAS", "", "a chain holds at most one")
+			}
+			if o.Limits == nil {
+				o.Limits = []time.Duration{3250 * time.Second, 7200 * time.Second}
+			}
+			for i, l := range o.Limits {
+				if l <= 0 || i > 0 && l <= o.Limits[i-1] {
+					bad("LAS.Limits", fmt.Sprint(o.Limits), "must be positive and increase")
+					break
+				}
+			}
+			if o.Knob < 0 || o.Knob > 1<<20 {
+				bad("LAS.Knob", fmt.Sprint(o.Knob), "want 0 to 1048576")
+			}
+			las = &o
+			parts = append(parts, fmt.Sprintf("LAS(%d,%d)", o.Limits, o.Knob))
+		default:
+			parts = append(parts, strings.TrimPrefix(fmt.Sprintf("%T", o), "order."))
+		}
+	}
+	return strings.Join(parts, "/"), las, errors.Join(errs...)
+}
+
+func thenOf(o Order) Order {
+	if n, ok := o.(nested); ok {
+		return n.then()
+	}
+	return nil
+}

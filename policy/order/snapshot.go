@@ -1,0 +1,166 @@
+package order
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// version of the saved form; another is refused.
+const version = 1
+
+// image is the saved form of a Queue between two passes.
+type image struct {
+	Order string   `json:"order"`
+	Now   int64    `json:"now"`
+	Pass  int64    `json:"pass"`
+	Seq   int64    `json:"seq"`
+	Lets  int64    `json:"lets"`
+	Jobs  []record `json:"jobs"` // by ID
+}
+
+// record is the saved form of a Job.
+type record struct {
+	ID       lockstep.JobID    `json:"id"`
+	Priority lockstep.Priority `json:"priority,omitempty"`
+	GPUs     lockstep.MilliGPU `json:"gpus"`
+	Duration time.Duration     `json:"duration,omitempty"`
+	Phase    phase             `json:"phase"`
+	Submit   int64             `json:"submit"`
+	Since    int64             `json:"since"`
+	At       int64             `json:"at,omitempty"`
+	Executed int64             `json:"executed,omitempty"`
+	Service  service           `json:"service,omitzero"`
+	Level    int               `json:"level,omitempty"`
+	Gauge    service           `json:"gauge,omitzero"`
+	Spent    int64             `json:"spent,omitempty"`
+	Class    int8              `json:"class,omitempty"`
+	Major    int64             `json:"major"`
+	Minor    int64             `json:"minor,omitempty"`
+}
+
+// Snapshot writes the whole queue but for the place of a pass that is under
+// way: one line with format, version and SHA-256, then JSON. Equal queues give
+// equal bytes.
+func (q *Queue) Snapshot(w io.Writer) error {
+	data, err := q.encode()
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err != nil {
+		return fmt.Errorf("order: snapshot: %w", err)
+	}
+	return nil
+}
+
+// Restore reads what Snapshot wrote, for a queue with the same order. Bytes
+// that are cut short, changed, of another version, of another order or of no
+// possible queue are ErrInvalid. Orders of your own are known by their type
+// alone, so their fields must be the same as before.
+func Restore(r io.Reader, cfg Config) (*Queue, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("order: restore: %w", err)
+	}
+	q, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.decode(data); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *Queue) encode() ([]byte, error) {
+	img := image{Order: q.name, Now: q.now, Pass: q.pass, Seq: q.seq, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
+	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
+		j := q.jobs[id]
+		img.Jobs = append(img.Jobs, record{
+			ID: j.ID, Priority: j.Priority, GPUs: j.GPUs, Duration: j.Duration, Phase: j.phase, Submit: j.submit, Since: j.since,
+			At: j.at, Executed: j.executed, Service: j.service, Level: j.level, Gauge: j.gauge, Spent: j.spent,
+			Class: j.place.class, Major: j.place.major, Minor: j.place.minor,
+		})
+	}
+	body, err := json.Marshal(img)
+	if err != nil {
+		return nil, err
+	}
+	return append(header(body), body...), nil
+}
+
+func header(body []byte) []byte {
+	return fmt.Appendf(nil, "lockstep/order %d %x\n", version, sha256.Sum256(body))
+}
+
+func (q *Queue) decode(data []byte) error {
+	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
+	cut := bytes.IndexByte(data, '\n') + 1
+	body := data[cut:]
+	if !bytes.Equal(data[:cut], header(body)) {
+		return broken("snapshot", "not a whole snapshot of version "+strconv.Itoa(version))
+	}
+	var img image
+	if err := json.Unmarshal(body, &img); err != nil {
+		return broken("snapshot", err.Error())
+	}
+	if img.Order != q.name {
+		return broken("order", "is "+strconv.Quote(img.Order)+", want "+strconv.Quote(q.name))
+	}
+	q.now, q.pass, q.seq, q.lets = img.Now, img.Pass, img.Seq, img.Lets
+	places := make(map[place]bool)
+	for i := range img.Jobs {
+		r := &img.Jobs[i]
+		j := &Job{
+			ID: r.ID, Priority: r.Priority, GPUs: r.GPUs, Duration: r.Duration, phase: r.Phase, submit: r.Submit, since: r.Since,
+			at: r.At, executed: r.Executed, service: r.Service, level: r.Level, gauge: r.Gauge, spent: r.Spent,
+			place: place{r.Class, r.Major, r.Minor}, timer: never,
+		}
+		reason := q.check(j)
+		if places[j.place] {
+			reason = "stands in the place of another"
+		}
+		if reason != "" {
+			return broken("jobs["+strconv.Itoa(i)+"]", reason)
+		}
+		places[j.place] = true
+		q.jobs[j.ID] = j
+		q.putIn(j)
+	}
+	// One queue has one saved form: anything else was not written by Snapshot.
+	again, err := q.encode()
+	if err != nil || !bytes.Equal(again, data) {
+		return broken("snapshot", "not in the form that Snapshot writes")
+	}
+	return nil
+}
+
+// check says what is impossible about j.
+func (q *Queue) check(j *Job) string {
+	_, twice := q.jobs[j.ID]
+	switch {
+	case j.ID.Validate() != nil || twice:
+		return "is no ID or stands twice"
+	case j.GPUs < 0 || j.Duration < 0 || j.Duration > lockstep.MaxWalltime:
+		return "demand out of range"
+	case j.phase < waiting || j.phase > competing:
+		return "phase is unknown"
+	case j.submit > j.since || j.since > q.now || j.at > q.now || j.executed < 0 || j.spent < 0 || j.spent > j.executed:
+		return "times out of order"
+	case (j.phase == running || j.phase == competing) && j.at < j.submit, j.executed > 0 && uint64(j.executed) > uint64(q.now)-uint64(j.submit):
+		return "ran before it was submitted"
+	case j.level < 0 || j.level > len(q.limits) || j.gauge.compare(j.service) > 0:
+		return "level out of range"
+	case j.place.class != 0 && j.place.class != 1 || j.place.major > max(q.seq, q.lets) || j.place.minor > q.lets:
+		return "place out of range"
+	}
+	return ""
+}
