@@ -1,0 +1,496 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/topology"
+)
+
+// plainState is the reference: it keeps who holds what and scans everything,
+// following the order of decision of the package documentation.
+type plainState struct {
+	tree    *topology.Tree
+	nodes   map[lockstep.NodeID]Node
+	shut    map[lockstep.NodeID]bool
+	ill     map[lockstep.NodeID]bool
+	penalty map[lockstep.NodeID]int32
+	jobs    map[lockstep.JobID]*lockstep.Plan
+}
+
+func (p *plainState) clone() *plainState {
+	return &plainState{
+		tree: p.tree, nodes: maps.Clone(p.nodes), shut: maps.Clone(p.shut), ill: maps.Clone(p.ill),
+		penalty: maps.Clone(p.penalty), jobs: maps.Clone(p.jobs),
+	}
+}
+
+// plainNode is what is left on a node.
+type plainNode struct {
+	free              lockstep.DeviceSet
+	cpu, memory       int64
+	rdma, slots, used int
+}
+
+// plainFit is one attempt: nodes by slot, changed as members are placed.
+type plainFit struct {
+	*plainState
+	left    []plainNode
+	exclude map[lockstep.NodeID]bool
+	gang    *lockstep.Gang
+	worst   int
+	allowed map[*lockstep.Role][]int8 // by slot: 0 unknown, 1 yes, -1 no; for one worst
+}
+
+func amount(v int64) int64 {
+	if v == 0 {
+		return 1 << 55
+	}
+	return max(v, 0)
+}
+
+func (p *plainState) left(busy []lockstep.Busy) []plainNode {
+	out := make([]plainNode, p.tree.Slots())
+	for x := range out {
+		id, ok := p.tree.NodeAt(int32(x))
+		if !ok {
+			continue
+		}
+		n := p.nodes[id]
+		out[x] = plainNode{
+			free: p.tree.Shape(int32(x)).All(), cpu: amount(int64(n.CPU)), memory: amount(int64(n.Memory)),
+			rdma: int(min(amount(int64(n.RDMA)), 1<<30)), slots: int(min(amount(int64(n.Slots)), 1024)),
+		}
+	}
+	for _, plan := range p.jobs { // in any order: sums
+		for _, m := range plan.Members {
+			if x, ok := p.tree.Slot(m.Node); ok && m.Devices&^p.tree.Shape(x).All() == 0 {
+				out[x].take(m.Devices, &plan.Gang.Roles[m.Role].Demand)
+			}
+		}
+	}
+	for _, b := range busy {
+		if x, ok := p.tree.Slot(b.Node); ok {
+			out[x].free &^= b.Devices
+			out[x].cpu -= int64(b.CPU)
+			out[x].memory -= int64(b.Memory)
+			out[x].rdma -= b.RDMA
+			out[x].slots -= b.Slots
+		}
+	}
+	return out
+}
+
+func (n *plainNode) take(set lockstep.DeviceSet, d *lockstep.Demand) {
+	n.free &^= set
+	n.cpu -= int64(d.CPU)
+	n.memory -= int64(d.Memory)
+	n.rdma -= d.RDMA
+	n.slots--
+	n.used++
+}
+
+// may is allows, asked once a node: members come and go, but not what decides.
+func (f *plainFit) may(x int32, r *lockstep.Role) bool {
+	known := f.allowed[r]
+	if known == nil {
+		known = make([]int8, len(f.left))
+		f.allowed[r] = known
+	}
+	if known[x] == 0 {
+		known[x] = int8(2*boolInt(f.allows(x, r)) - 1)
+	}
+	return known[x] > 0
+}
+
+// allows reports whether a role may use a node.
+func (f *plainFit) allows(x int32, r *lockstep.Role) bool {
+	id, ok := f.tree.NodeAt(x)
+	if !ok || f.shut[id] || f.ill[id] || f.exclude[id] || bits.Len32(uint32(f.penalty[id])) > f.worst {
+		return false
+	}
+	n := f.nodes[id]
+	if len(r.Demand.Classes) > 0 && !slices.Contains(r.Demand.Classes, n.Class) || r.Demand.GPUMemory > n.GPUMemory {
+		return false
+	}
+	tolerations := slices.Concat(f.gang.Constraints.Tolerations, r.Constraints.Tolerations)
+	for _, t := range n.Taints {
+		if !slices.ContainsFunc(tolerations, func(o lockstep.Toleration) bool { return o.Tolerates(t) }) {
+			return false
+		}
+	}
+	for _, q := range slices.Concat(f.gang.Constraints.Selector, r.Constraints.Selector) {
+		if !q.Matches(n.Labels) {
+			return false
+		}
+	}
+	for _, a := range slices.Concat(f.gang.Constraints.Affinity, r.Constraints.Affinity) {
+		here, all := f.matching(&a, x)
+		self := subset(a.Match, f.gang.Labels)
+		if a.Anti && here || !a.Anti && !here && (all || !self) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *plainFit) matching(a *lockstep.Affinity, x int32) (here, all bool) {
+	level := f.tree.Levels() - 1
+	if a.Level != "" {
+		level, _ = f.tree.LevelIndex(a.Level)
+	}
+	for _, plan := range f.jobs { // in any order: any will do
+		if !subset(a.Match, plan.Gang.Labels) {
+			continue
+		}
+		for _, m := range plan.Members {
+			if y, ok := f.tree.Slot(m.Node); ok && m.Devices&^f.tree.Shape(y).All() == 0 {
+				all = true
+				here = here || f.tree.DomainOf(level, x) == f.tree.DomainOf(level, y)
+			}
+		}
+	}
+	return here, all
+}
+
+func subset(match, labels map[string]string) bool {
+	for k, v := range match { // in any order: all must hold
+		if w, ok := labels[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// members returns how many members of a role fit on a node.
+func (f *plainFit) members(x int32, r *lockstep.Role) int {
+	if !f.may(x, r) {
+		return 0
+	}
+	n, d := &f.left[x], &r.Demand
+	k := n.slots
+	if d.GPUs > 0 {
+		k = min(k, n.free.Len()/d.GPUs)
+	}
+	if d.CPU > 0 {
+		k = min(k, int(n.cpu/int64(d.CPU)))
+	}
+	if d.Memory > 0 {
+		k = min(k, int(n.memory/int64(d.Memory)))
+	}
+	if d.RDMA > 0 {
+		k = min(k, n.rdma/d.RDMA)
+	}
+	return max(k, 0)
+}
+
+func (f *plainFit) innerOf(r *lockstep.Role) (level, size int) {
+	level = f.tree.Levels() - 1
+	if r.Inner.Size > 1 && r.Inner.Level != "" {
+		level, _ = f.tree.LevelIndex(r.Inner.Level)
+	}
+	return level, max(1, r.Inner.Size)
+}
+
+// units returns the room of a domain: whole groups at the inner level and
+// coarser, members below.
+func (f *plainFit) units(level int, d int32, r *lockstep.Role) int {
+	inner, size := f.innerOf(r)
+	n := 0
+	if level < inner {
+		a, b := f.tree.Children(level, d)
+		for c := a; c < b; c++ {
+			n += f.units(level+1, c, r)
+		}
+		return n
+	}
+	first, end := f.tree.Range(level, d)
+	for x := first; x < end; x++ {
+		n += f.members(x, r)
+	}
+	if level == inner {
+		n /= size
+	}
+	return n
+}
+
+func (f *plainFit) unit(level int, r *lockstep.Role) int {
+	if inner, size := f.innerOf(r); level <= inner {
+		return size
+	}
+	return 1
+}
+
+type plainDomain struct {
+	d         int32
+	units     int
+	idle      bool
+	free      int
+	rack      int32 // lowest domain above a node
+	rackUnits int
+}
+
+func (f *plainFit) domain(level int, d int32, r *lockstep.Role) plainDomain {
+	o := plainDomain{d: d, units: f.units(level, d, r)}
+	last := f.tree.Levels() - 1
+	if level == last {
+		o.idle, o.free = f.left[d].used == 0, f.left[d].free.Len()
+		o.rack = f.tree.Parent(level, d)
+		inner, _ := f.innerOf(r)
+		first, end := f.tree.Range(last-1, o.rack)
+		for x := first; x < end; x++ { // members, or groups where they sit in nodes
+			if inner == last {
+				o.rackUnits += f.units(last, x, r)
+			} else {
+				o.rackUnits += f.members(x, r)
+			}
+		}
+	}
+	return o
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// candidates returns the domains of a level with room for n members, best first.
+func (f *plainFit) candidates(level, n int, r *lockstep.Role) []int32 {
+	var list []plainDomain
+	for d := range f.tree.Domains(level) {
+		if o := f.domain(level, int32(d), r); o.units > 0 && o.units >= n/f.unit(level, r) {
+			list = append(list, o)
+		}
+	}
+	node := level == f.tree.Levels()-1
+	slices.SortFunc(list, func(a, b plainDomain) int {
+		switch {
+		case !node && f.gang.Strategy == lockstep.Spread:
+			return cmp.Or(b.units-a.units, int(a.d-b.d))
+		case !node:
+			return cmp.Or(a.units-b.units, int(a.d-b.d))
+		case a.idle != b.idle:
+			return boolInt(a.idle) - boolInt(b.idle)
+		case a.idle:
+			return cmp.Or(a.rackUnits-b.rackUnits, int(a.rack-b.rack), a.units-b.units, a.free-b.free, int(a.d-b.d))
+		}
+		return cmp.Or(a.units-b.units, a.free-b.free, int(a.d-b.d))
+	})
+	out := make([]int32, len(list))
+	for i := range list {
+		out[i] = list[i].d
+	}
+	return out
+}
+
+// fill places n units into a domain and returns the slots with members, by slot.
+func (f *plainFit) fill(level int, d int32, n int, r *lockstep.Role) map[int32]int {
+	inner, size := f.innerOf(r)
+	last := f.tree.Levels() - 1
+	if level == last {
+		return map[int32]int{d: n * f.unit(level, r)}
+	}
+	if level == inner {
+		n *= size
+	}
+	first, end := f.tree.Children(level, d)
+	var kids []plainDomain
+	for c := first; c < end; c++ {
+		if o := f.domain(level+1, c, r); o.units > 0 {
+			kids = append(kids, o)
+		}
+	}
+	give := map[int32]int{}
+	if f.gang.Strategy == lockstep.Spread && level != inner {
+		pour(kids, n, give)
+	} else {
+		heap(kids, n, level+1 == last, give)
+	}
+	out := map[int32]int{}
+	for c, k := range give { // in any order: the parts are disjoint
+		maps.Copy(out, f.fill(level+1, c, k, r))
+	}
+	return out
+}
+
+// pour deals members one by one: to the child with fewest so far, then with
+// most room, then the lowest.
+func pour(kids []plainDomain, n int, give map[int32]int) {
+	for range n {
+		best := -1
+		for i := range kids {
+			if give[kids[i].d] >= kids[i].units {
+				continue
+			}
+			if best < 0 || cmp.Or(give[kids[i].d]-give[kids[best].d], kids[best].units-kids[i].units) < 0 {
+				best = i
+			}
+		}
+		give[kids[best].d]++
+	}
+}
+
+// heap fills the largest child until one holds the rest.
+func heap(kids []plainDomain, n int, node bool, give map[int32]int) {
+	for n > 0 {
+		enough := slices.DeleteFunc(slices.Clone(kids), func(o plainDomain) bool { return o.units < n })
+		if len(enough) > 0 {
+			best := slices.MinFunc(enough, func(a, b plainDomain) int {
+				if node {
+					return cmp.Or(boolInt(a.idle)-boolInt(b.idle), a.units-b.units, a.free-b.free, int(a.d-b.d))
+				}
+				return cmp.Or(a.units-b.units, int(a.d-b.d))
+			})
+			give[best.d] = n
+			return
+		}
+		best := slices.MinFunc(kids, func(a, b plainDomain) int {
+			return cmp.Or(b.units-a.units, boolInt(a.idle)-boolInt(b.idle), a.free-b.free, int(a.d-b.d))
+		})
+		give[best.d] = best.units
+		n -= best.units
+		kids = slices.DeleteFunc(kids, func(o plainDomain) bool { return o.d == best.d })
+	}
+}
+
+// seat chooses devices for a role's members and takes their room.
+func (f *plainFit) seat(role int32, slots map[int32]int) []lockstep.Member {
+	var out []lockstep.Member
+	d := &f.gang.Roles[role].Demand
+	for _, x := range slices.Sorted(maps.Keys(slots)) {
+		for range slots[x] {
+			set := f.tree.Shape(x).Closest(f.left[x].free, d.GPUs)
+			f.left[x].take(set, d)
+			id, _ := f.tree.NodeAt(x)
+			out = append(out, lockstep.Member{Role: role, Node: id, Devices: set})
+		}
+	}
+	return out
+}
+
+// search returns the members for counts, or nil.
+func (f *plainFit) search(counts []int) []lockstep.Member {
+	start, stop := f.tree.Levels()-1, 0
+	if f.gang.Required != "" {
+		stop, _ = f.tree.LevelIndex(f.gang.Required)
+	}
+	if f.gang.Strategy == lockstep.Spread {
+		start = stop
+	}
+	if f.gang.Preferred != "" {
+		start, _ = f.tree.LevelIndex(f.gang.Preferred)
+		start = max(start, stop)
+	}
+	order := f.packing(counts)
+	if len(order) == 0 {
+		return nil
+	}
+	for level := start; level >= stop; level-- {
+		for _, d := range f.candidates(level, counts[order[0]], &f.gang.Roles[order[0]]) {
+			if m := f.packAll(level, d, order, counts); m != nil {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+func (f *plainFit) packing(counts []int) (order []int) {
+	for i, n := range counts {
+		if n > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &f.gang.Roles[i].Demand, &f.gang.Roles[j].Demand
+		return cmp.Or(b.GPUs-a.GPUs, cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), b.RDMA-a.RDMA)
+	})
+	return order
+}
+
+func (f *plainFit) packAll(level int, d int32, order, counts []int) []lockstep.Member {
+	keep := slices.Clone(f.left)
+	defer func() { f.left = keep }()
+	byRole := make([][]lockstep.Member, len(counts))
+	for _, i := range order {
+		r := &f.gang.Roles[i]
+		n := counts[i] / f.unit(level, r)
+		if f.units(level, d, r) < n {
+			return nil
+		}
+		byRole[i] = f.seat(int32(i), f.fill(level, d, n, r))
+	}
+	return slices.Concat(byRole...)
+}
+
+// fit answers a request without Prefer.
+func (p *plainState) fit(r *lockstep.Request) []lockstep.Member {
+	g := r.Gang
+	lo, hi := make([]int, len(g.Roles)), make([]int, len(g.Roles))
+	for i := range g.Roles {
+		lo[i], hi[i] = g.Roles[i].Min, g.Roles[i].Limit()
+		if r.Max != nil {
+			hi[i] = r.Max[i]
+			lo[i] = min(lo[i], hi[i])
+		}
+		if r.Min != nil {
+			lo[i] = r.Min[i]
+		}
+	}
+	f := &plainFit{plainState: p, left: p.left(r.Busy), exclude: map[lockstep.NodeID]bool{}, gang: g}
+	for _, id := range r.Exclude {
+		f.exclude[id] = true
+	}
+	classes := []int{0}
+	for _, v := range p.penalty { // in any order: sorted below
+		classes = append(classes, bits.Len32(uint32(v)))
+	}
+	slices.Sort(classes)
+	for _, f.worst = range slices.Compact(classes) {
+		f.allowed = map[*lockstep.Role][]int8{}
+		if m := f.grow(lo, hi); m != nil {
+			return m
+		}
+	}
+	return nil
+}
+
+func (f *plainFit) grow(lo, hi []int) []lockstep.Member {
+	if m := f.search(hi); m != nil {
+		return m
+	}
+	counts := slices.Clone(lo)
+	best := f.search(counts)
+	some := slices.ContainsFunc(lo, func(n int) bool { return n > 0 })
+	if best == nil && some {
+		return nil
+	}
+	for i := range counts {
+		size := max(1, f.gang.Roles[i].Inner.Size)
+		if len(counts) == 1 { // one role: the greatest count that fits, tried from the top
+			for counts[i] = hi[i]; counts[i] > lo[i]; counts[i] -= size {
+				if m := f.search(counts); m != nil {
+					return m
+				}
+			}
+			return best
+		}
+		a, b := lo[i]/size, hi[i]/size
+		for a < b {
+			mid := (a + b + 1) / 2
+			counts[i] = mid * size
+			if f.search(counts) != nil {
+				a = mid
+			} else {
+				b = mid - 1
+			}
+		}
+		counts[i] = a * size
+	}
+	return f.search(counts)
+}

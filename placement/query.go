@@ -1,0 +1,221 @@
+package placement
+
+import (
+	"strconv"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// query is a request in the terms of this package. Its slices are used again.
+type query struct {
+	gang     *lockstep.Gang
+	spread   bool
+	stop     int     // the coarsest level that one domain of may hold the gang
+	start    int     // the finest that is tried
+	min, max []int32 // members by role
+	inner    []int   // by role: level of inner groups, that of nodes where there are none
+	order    []int32 // roles in packing order
+	least    int     // members at the least
+	want     int     // members at the most
+}
+
+// read checks a request and writes it as a query. Full validation of the gang
+// runs where a cheap look finds something odd, and where its constraints are new.
+func (s *State) read(call string, r *lockstep.Request, q *query) error {
+	if r == nil || r.Gang == nil {
+		return fault(lockstep.ErrInvalid, call, "Request.Gang", "nil", "must not be nil")
+	}
+	g := r.Gang
+	if !plain(g) {
+		if err := g.Validate(); err != nil {
+			return err
+		}
+	}
+	last := s.depth - 1
+	q.gang, q.spread, q.stop, q.start = g, g.Strategy == lockstep.Spread, 0, last
+	var err error
+	if g.Required != "" {
+		if q.stop, err = s.level(call, -1, "Required", g.Required); err != nil {
+			return err
+		}
+	}
+	if q.spread {
+		q.start = q.stop
+	}
+	if g.Preferred != "" {
+		if q.start, err = s.level(call, -1, "Preferred", g.Preferred); err != nil {
+			return err
+		}
+		q.start = max(q.start, q.stop)
+	}
+	if err := s.checkAffinities(call, -1, &g.Constraints); err != nil {
+		return err
+	}
+	return s.readRoles(call, r, q)
+}
+
+// readRoles reads what differs by role.
+func (s *State) readRoles(call string, r *lockstep.Request, q *query) error {
+	g := r.Gang
+	n := len(g.Roles)
+	if r.Min != nil && len(r.Min) != n || r.Max != nil && len(r.Max) != n {
+		return fault(lockstep.ErrInvalid, call, "Request.Min", strconv.Itoa(n)+" roles", "Min and Max want one entry a role")
+	}
+	q.min, q.max, q.inner, q.order, q.want = q.min[:0], q.max[:0], q.inner[:0], q.order[:0], 0
+	q.least = 0
+	for i := range g.Roles {
+		o := &g.Roles[i]
+		lo, hi := o.Min, o.Limit()
+		if r.Max != nil {
+			hi = r.Max[i]
+			lo = min(lo, hi)
+		}
+		if r.Min != nil {
+			lo = r.Min[i]
+		}
+		size := max(1, o.Inner.Size)
+		if lo < 0 || lo > hi || hi > o.Limit() || lo%size != 0 || hi%size != 0 {
+			return fault(lockstep.ErrInvalid, call, at("Request.Max", i), strconv.Itoa(lo)+" to "+strconv.Itoa(hi),
+				"want 0 <= Min <= Max <= "+strconv.Itoa(o.Limit())+" in whole inner groups")
+		}
+		inner := s.depth - 1
+		if size > 1 && o.Inner.Level != "" {
+			var err error
+			if inner, err = s.level(call, i, "Inner.Level", o.Inner.Level); err != nil {
+				return err
+			}
+		}
+		if err := s.checkAffinities(call, i, &o.Constraints); err != nil {
+			return err
+		}
+		q.min, q.max, q.inner = append(q.min, int32(lo)), append(q.max, int32(hi)), append(q.inner, inner)
+		q.want += hi
+		q.least += lo
+		q.insert(int32(i))
+	}
+	if q.want == 0 {
+		return fault(lockstep.ErrInvalid, call, "Request.Max", "0", "want at least one member")
+	}
+	return nil
+}
+
+// insert puts a role into the packing order: the greatest demand first, by
+// devices, then CPU, memory and endpoints, ties by index.
+func (q *query) insert(i int32) {
+	q.order = append(q.order, i)
+	for k := len(q.order) - 1; k > 0 && heavier(&q.gang.Roles[i].Demand, &q.gang.Roles[q.order[k-1]].Demand); k-- {
+		q.order[k], q.order[k-1] = q.order[k-1], i
+	}
+}
+
+func heavier(a, b *lockstep.Demand) bool {
+	switch {
+	case a.GPUs != b.GPUs:
+		return a.GPUs > b.GPUs
+	case a.CPU != b.CPU:
+		return a.CPU > b.CPU
+	case a.Memory != b.Memory:
+		return a.Memory > b.Memory
+	}
+	return a.RDMA > b.RDMA
+}
+
+// level returns the number of a level that a role, or with -1 the gang, names.
+func (s *State) level(call string, role int, field string, name lockstep.Level) (int, error) {
+	if l, ok := s.tree.LevelIndex(name); ok {
+		return l, nil
+	}
+	if role >= 0 {
+		field = at("Roles", role) + "." + field
+	}
+	return 0, fault(lockstep.ErrUnknown, call, "Gang."+field, strconv.Quote(string(name)), "not a level of the tree")
+}
+
+func (s *State) checkAffinities(call string, role int, c *lockstep.Constraints) error {
+	for i := range c.Affinity {
+		if l := c.Affinity[i].Level; l != "" {
+			if _, err := s.level(call, role, "Constraints.Affinity", l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// plain reports whether a gang is surely valid at a glance: one that is not
+// may be so all the same.
+func plain(g *lockstep.Gang) bool {
+	if !plainID(g.ID) || len(g.Roles) == 0 || len(g.Roles) > lockstep.MaxRoles ||
+		g.Strategy != lockstep.Pack && g.Strategy != lockstep.Spread || !plainWishes(&g.Constraints) {
+		return false
+	}
+	total := 0
+	for i := range g.Roles {
+		r := &g.Roles[i]
+		d, limit := &r.Demand, r.Limit()
+		if r.Min < 1 || limit < r.Min || limit > lockstep.MaxMembers || len(g.Roles) > 1 && (r.Name == "" || repeated(g.Roles[:i], r.Name)) {
+			return false
+		}
+		if size := r.Inner.Size; size < 0 || size > 1 && (r.Min%size != 0 || limit%size != 0) {
+			return false
+		}
+		if d.GPUs < 0 || d.GPUs > lockstep.MaxDevicesPerNode || d.Share != 0 || d.GPUMemory < 0 || len(d.Classes) != 0 ||
+			d.CPU < 0 || d.CPU > 1<<42 || d.Memory < 0 || d.Memory > 1<<42 || d.RDMA < 0 || d.RDMA > 1<<10 ||
+			d.GPUs == 0 && d.GPUMemory != 0 || !plainWishes(&r.Constraints) {
+			return false
+		}
+		total += limit
+	}
+	return total <= lockstep.MaxMembers
+}
+
+func repeated(roles []lockstep.Role, name lockstep.RoleName) bool {
+	for i := range roles {
+		if roles[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// plainWishes knows the operators that are common in selectors.
+func plainWishes(c *lockstep.Constraints) bool {
+	for i := range c.Selector {
+		r := &c.Selector[i]
+		if r.Key == "" || r.Operator != lockstep.In && r.Operator != lockstep.NotIn || len(r.Values) == 0 {
+			return false
+		}
+	}
+	for _, t := range c.Tolerations {
+		if t.Key == "" && t.Value != "" {
+			return false
+		}
+	}
+	for i := range c.Affinity {
+		if len(c.Affinity[i].Match) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func plainID(id lockstep.JobID) bool {
+	if id == "" || len(id) > lockstep.MaxIDLength {
+		return false
+	}
+	for i := range len(id) {
+		if c := id[i]; c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// need returns the members of a role without which the request is refused: its
+// least, or one group where no role has a least.
+func (q *query) need(role int32) int32 {
+	if q.least > 0 {
+		return q.min[role]
+	}
+	return min(q.max[role], int32(max(1, q.gang.Roles[role].Inner.Size)))
+}
