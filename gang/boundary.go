@@ -1,0 +1,257 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// The boundary: running holders whose term is over compete with those who wait.
+//
+// A holder starts the pass soft: its room counts as taken, so that nobody is
+// moved without need, but a job that the orderer proposes ahead of it and that
+// finds no room may displace it, or cut it down to fewer members. At its own
+// turn a holder is decided: in place it stays; displaced it gets what it can
+// elsewhere, or is told to leave. Holders that are not proposed come last, by
+// ID. Until then was keeps where it sat when the pass began.
+
+// beginBoundary makes the due holders soft and hands back their charges, since
+// they compete for quota too.
+func (a *Admission) beginBoundary() error {
+	for _, j := range a.due {
+		j.soft, j.moved, j.decided, j.waitFor = false, false, false, ""
+	}
+	for _, j := range a.due {
+		if j.phase != Running || a.what == nil || !j.gang.Capabilities.Preemptible {
+			continue
+		}
+		if err := a.refund(j); err != nil {
+			return err
+		}
+		j.soft, j.was = true, j.plan.Members
+	}
+	return nil
+}
+
+// endBoundary decides the holders that nobody proposed. After an error all that
+// are still in place stay there.
+func (a *Admission) endBoundary(failed bool) error {
+	var first error
+	due := slices.Clone(a.due)
+	for _, j := range due {
+		var err error
+		switch {
+		case j.decided || j.phase != Running && !j.moved:
+		case failed && j.soft:
+			err = a.charge(j, a.countsOf(j.plan.Members, j))
+			a.conclude(j)
+		case j.soft || j.moved:
+			_, err = a.decide(j, false)
+		default:
+			a.extend(j)
+		}
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	if first == nil && !failed && !a.p.blocked && !a.p.cut {
+		for _, j := range a.p.stayed {
+			if err := a.grow(j); err != nil {
+				return err
+			}
+		}
+	}
+	return first
+}
+
+// decide settles the due holder j: kept reports whether it still holds devices.
+// A displaced one may in its turn displace holders that come later, if it was
+// proposed.
+func (a *Admission) decide(j *job, proposed bool) (kept bool, err error) {
+	full := a.countsOf(j.was, j)
+	least := full
+	if j.gang.Capabilities.Resizable {
+		least = j.minima
+	}
+	var quota lockstep.Request
+	v, ok := a.limit(j, &quota, least, full)
+	if !ok {
+		return false, a.yield(j, v.Reason)
+	}
+	if j.soft {
+		counts := a.countsOf(j.plan.Members, j)
+		if within(counts, quota.Max) {
+			err := a.charge(j, counts)
+			if err == nil {
+				a.conclude(j)
+			}
+			return true, err
+		}
+		if err := a.setAside(j); err != nil { // its quota no longer allows all of its members
+			return false, err
+		}
+	}
+	ok, err = a.findPlace(j, &quota)
+	if !ok && proposed && err == nil {
+		ok, err = a.displace(j, &quota)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		return false, a.yield(j, ReasonTerm)
+	}
+	if err := a.take(j, &a.scratch.plan); err != nil {
+		return false, err
+	}
+	a.conclude(j)
+	return true, a.settleCuts()
+}
+
+// within reports whether no count exceeds its limit.
+func within(counts, limits []int) bool {
+	for i := range counts {
+		if counts[i] > limits[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// countsOf returns how many of members are in each role of j.
+func (a *Admission) countsOf(members []lockstep.Member, j *job) []int {
+	p := lockstep.Plan{Members: members}
+	return p.AppendCounts(nil, len(j.gang.Roles))
+}
+
+func (a *Admission) charge(j *job, counts []int) error {
+	if a.cfg.Quota == nil {
+		return nil
+	}
+	if err := a.cfg.Quota.Charge(j.gang, counts); err != nil {
+		return fmt.Errorf("gang: charge %s: %w", j.id, err)
+	}
+	j.charged = true
+	return nil
+}
+
+// decidedNow takes note that the due holder j is decided.
+func (a *Admission) decidedNow(j *job) {
+	a.setDue(j, false)
+	a.unqueue(j)
+	j.soft, j.moved, j.decided = false, false, true
+}
+
+// extend lets j stay as it is for another term.
+func (a *Admission) extend(j *job) {
+	a.decidedNow(j)
+	a.emit(j, lockstep.Action{Kind: lockstep.ActionExtend, Plan: j.plan})
+	a.p.stayed = append(a.p.stayed, j)
+}
+
+// setAside takes the room of the soft holder j from it; its members are still
+// there.
+func (a *Admission) setAside(j *job) error {
+	if err := a.cfg.Placer.Release(j.id); err != nil {
+		return fmt.Errorf("gang: release %s: %w", j.id, err)
+	}
+	a.dropEnd(j)
+	a.setOld(j, j.was)
+	j.plan, j.soft, j.moved = nil, false, true
+	a.freed()
+	return nil
+}
+
+// findPlace looks for room for the displaced holder j, near where it sits and
+// clear of all reservations, and leaves it in the scratch plan.
+func (a *Admission) findPlace(j *job, quota *lockstep.Request) (bool, error) {
+	r := a.request(j, a.now, a.latestEnd(j))
+	prefer := lockstep.Plan{Job: j.id, Gang: j.gang, Members: j.was}
+	r.Min, r.Max, r.Prefer = quota.Min, quota.Max, &prefer
+	a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
+	r.Busy = a.scratch.busy
+	v, err := a.fit(r, &a.scratch.plan)
+	return v.Feasible, err
+}
+
+// conclude tells the host what the pass decided for j: to stay, to go on with
+// fewer members in place, or to move.
+func (a *Admission) conclude(j *job) {
+	gone, inPlace := missing(j.was, j.plan.Members)
+	if inPlace {
+		a.setEnd(j, later(j.start, j.wall()))
+	}
+	switch {
+	case inPlace && len(gone) == 0:
+		a.clean(j)
+		a.extend(j)
+	case inPlace:
+		left := make([]lockstep.Member, 0, len(gone))
+		for _, rank := range gone {
+			left = append(left, j.was[rank])
+		}
+		a.decidedNow(j)
+		a.setOld(j, left)
+		j.phase, j.reason = Resizing, ReasonTerm
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionResize, Plan: j.plan, Reason: ReasonTerm, Eviction: a.eviction(j, gone, left, ReasonTerm)})
+	default:
+		a.decidedNow(j)
+		a.setOld(j, j.was)
+		j.phase, j.reason, j.told = Moving, ReasonTerm, true
+		a.await(j)
+		if i, found := slices.BinarySearch(j.waits, j.id); !found { // for itself in any case
+			a.setWaits(j, slices.Insert(j.waits, i, j.id))
+		}
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionMove, Plan: j.plan, Reason: ReasonTerm, Eviction: a.eviction(j, nil, j.was, ReasonTerm)})
+	}
+}
+
+// missing returns the ranks of old that are not in kept, and whether kept is
+// made of members of old alone, in their order.
+func missing(old, kept []lockstep.Member) (gone []int, within bool) {
+	k := 0
+	for i := range old {
+		if k < len(kept) && old[i] == kept[k] {
+			k++
+			continue
+		}
+		gone = append(gone, i)
+	}
+	return gone, k == len(kept)
+}
+
+// yield tells the due holder j to leave; it is queued again once it has.
+func (a *Admission) yield(j *job, reason lockstep.Reason) error {
+	if j.holds() {
+		if err := a.setAside(j); err != nil {
+			return err
+		}
+	}
+	a.decidedNow(j)
+	a.leave(j, reason, true)
+	return nil
+}
+
+// leave tells the members of j to stop.
+func (a *Admission) leave(j *job, reason lockstep.Reason, requeue bool) {
+	members := j.old
+	if j.holds() {
+		members = j.plan.Members
+	}
+	j.phase, j.reason, j.requeue, j.told = Leaving, reason, requeue, false
+	a.emit(j, lockstep.Action{Kind: lockstep.ActionEvict, Reason: reason, Eviction: a.eviction(j, nil, members, reason)})
+}
+
+// eviction describes that ranks of j, where they are all of it nil, must go from
+// members.
+func (a *Admission) eviction(j *job, ranks []int, members []lockstep.Member, reason lockstep.Reason) *lockstep.Eviction {
+	c := &j.gang.Capabilities
+	e := &lockstep.Eviction{Job: j.id, For: j.waitFor, Ranks: ranks, Reason: reason, Grace: c.Grace}
+	e.Cost = lockstep.EvictionCost{Save: c.Save, Restore: c.Restore}
+	for i := range members {
+		d := &j.gang.Roles[members[i].Role].Demand
+		e.Cost.Devices = e.Cost.Devices.Add(d.DeviceShare().Mul(int64(d.GPUs)))
+	}
+	return e
+}

@@ -1,0 +1,91 @@
+package gang
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Backfill says which jobs may pass one that is blocked. A positive number is
+// how many blocked jobs have reservations that those behind must not delay.
+type Backfill int
+
+// The settings of Backfill that have names.
+const (
+	EASY         Backfill = 0             // EASY reserves for the first blocked job only; it equals Backfill(1).
+	Strict       Backfill = -1            // Strict lets nothing pass a blocked job.
+	Conservative Backfill = math.MaxInt32 // Conservative reserves for every blocked job; a pass costs blocked × running fits.
+)
+
+// Config configures an Admission. Only Placer has no default.
+type Config struct {
+	Hold        time.Duration // Hold is how long room is kept for gangs that do not say; 0 means 5 minutes.
+	Backoff     time.Duration // Backoff is how long a gang whose hold lapsed waits before the next, doubled each time it lapses again, up to 64 times; 0 means 1 minute.
+	Exclude     time.Duration // Exclude is how long a gang is kept off a node that it refused; 0 means 10 minutes.
+	Backfill    Backfill      // Backfill says which jobs may pass a blocked one; 0 means EASY.
+	MaxAttempts int           // MaxAttempts is how many waiting jobs one pass tries to place; those that cannot have become placeable are free; 0 means no limit.
+	Retain      int           // Retain is how many jobs that have left are remembered, oldest forgotten first; 0 means 1024.
+	StartAtOnce bool          // StartAtOnce starts gangs without holds: no preflight, no confirmation.
+
+	Inventory lockstep.Inventory `json:"-"` // Inventory is given to the plans that Restore reads back; nil means none.
+	Placer    Placer             `json:"-"` // Placer finds room; required.
+	Orderer   Orderer            `json:"-"` // Orderer says whose turn it is; nil means higher priority, then earlier submission, then ID.
+	Quota     Quota              `json:"-"` // Quota limits tenants and queues; nil means no limits.
+	Recorder  lockstep.Recorder  `json:"-"` // Recorder takes measurements; nil means none.
+}
+
+// The defaults of Config.
+const (
+	defaultHold    = 5 * time.Minute
+	defaultBackoff = time.Minute
+	defaultExclude = 10 * time.Minute
+	defaultRetain  = 1024
+)
+
+// Validate reports every fault of c, joined.
+func (c Config) Validate() error {
+	var errs []error
+	duration := func(field string, d time.Duration) {
+		if d < 0 || d > lockstep.MaxWalltime {
+			errs = append(errs, fault(lockstep.ErrInvalid, "config", field, d.String(), "want 0 to "+lockstep.MaxWalltime.String()))
+		}
+	}
+	duration("Hold", c.Hold)
+	duration("Backoff", c.Backoff)
+	duration("Exclude", c.Exclude)
+	count := func(field string, n, least int) {
+		if n < least {
+			errs = append(errs, fault(lockstep.ErrInvalid, "config", field, strconv.Itoa(n), "want at least "+strconv.Itoa(least)))
+		}
+	}
+	count("Backfill", int(c.Backfill), int(Strict))
+	count("MaxAttempts", c.MaxAttempts, 0)
+	count("Retain", c.Retain, 0)
+	if c.Placer == nil {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", "Placer", "nil", "required"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Hold == 0 {
+		c.Hold = defaultHold
+	}
+	if c.Backoff == 0 {
+		c.Backoff = defaultBackoff
+	}
+	if c.Exclude == 0 {
+		c.Exclude = defaultExclude
+	}
+	if c.Retain == 0 {
+		c.Retain = defaultRetain
+	}
+	return c
+}
+
+func fault(kind error, op, field, value, reason string) error {
+	return &lockstep.Error{Kind: kind, Op: "gang: " + op, Field: field, Value: value, Reason: reason}
+}

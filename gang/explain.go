@@ -1,0 +1,87 @@
+package gang
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Forecast returns when job is expected to start by its reservation; false when
+// it has none, or none with a time. Reservations are those of the latest Step.
+func (a *Admission) Forecast(job lockstep.JobID) (time.Time, bool) {
+	for i := range a.res {
+		if r := &a.res[i]; string(r.job.id) == string(job) && r.start != forever {
+			return lockstep.FromNanos(max(r.start, a.now)), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Explain says why job waits, or where it stands. For a waiting job it asks the
+// placer too, if that is an Explainer.
+func (a *Admission) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
+	j := a.jobs[job]
+	if j == nil {
+		return lockstep.Explanation{}, false
+	}
+	e := lockstep.Explanation{Job: j.id, Verdict: j.verdict}
+	if x, ok := a.cfg.Placer.(Explainer); ok && j.phase == Queued && j.verdict.Reason != ReasonBackoff {
+		if told, err := x.Explain(a.request(j, a.now, a.latestEnd(j))); err == nil {
+			e.Counts, e.Changes, e.Notes = told.Counts, told.Changes, told.Notes
+		} else {
+			a.note(&e, "placer", lockstep.ReasonUnsupported, err.Error())
+		}
+	}
+	a.explainPhase(j, &e)
+	return e, true
+}
+
+func (a *Admission) note(e *lockstep.Explanation, stage string, reason lockstep.Reason, detail string) {
+	e.Notes = append(e.Notes, lockstep.Note{Stage: stage, Reason: reason, Detail: detail})
+}
+
+func (a *Admission) explainPhase(j *job, e *lockstep.Explanation) {
+	const stage = "gang"
+	switch j.phase {
+	case Queued:
+		a.explainWait(j, e)
+	case Awaiting, Moving:
+		for _, id := range j.waits {
+			a.note(e, stage, lockstep.ReasonBusy, string(id)+" is still leaving its room")
+		}
+	case Held:
+		a.note(e, stage, lockstep.Reason(Held), strconv.Itoa(j.missing)+" of "+strconv.Itoa(len(j.confirmed))+" members have not confirmed")
+	case Leaving, Gone:
+		a.note(e, stage, j.reason, "is "+string(j.phase))
+	}
+}
+
+func (a *Admission) explainWait(j *job, e *lockstep.Explanation) {
+	const stage = "gang"
+	if j.reason != "" {
+		a.note(e, stage, j.reason, "why it is queued again")
+	}
+	if j.notUntil > a.now {
+		a.note(e, stage, ReasonBackoff, "not tried before "+lockstep.FromNanos(j.notUntil).Format(time.RFC3339))
+	}
+	for _, r := range j.refused {
+		a.note(e, stage, ReasonRefused, "kept off "+string(r.Node)+" until "+lockstep.FromNanos(r.Until).Format(time.RFC3339))
+	}
+	for i := range a.res {
+		r := &a.res[i]
+		switch {
+		case r.job != j:
+			continue
+		case r.start == forever:
+			a.note(e, stage, lockstep.ReasonReserved, "room is kept for it; who is in it gave no end")
+		default:
+			a.note(e, stage, lockstep.ReasonReserved, "is to start at "+lockstep.FromNanos(max(r.start, a.now)).Format(time.RFC3339))
+		}
+		e.Changes = append(e.Changes, lockstep.Change{Kind: lockstep.ChangeWait})
+		return
+	}
+	if j.verdict.Reason == lockstep.ReasonReserved && len(a.res) > 0 {
+		a.note(e, stage, lockstep.ReasonReserved, "would delay "+string(a.res[0].job.id))
+	}
+}

@@ -1,0 +1,62 @@
+package gang
+
+import (
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Orderer says whose turn it is, one job at a time, since the order may change
+// with each grant. It must be deterministic. Between Begin and the end of a
+// pass each Next is followed by one Outcome, before the next Next. A job may be
+// waiting or hold devices whose term is over; others are passed over.
+type Orderer interface {
+	// Begin starts a pass at time now, from the front.
+	Begin(now time.Time)
+	// Next proposes a job; false ends the pass.
+	Next() (lockstep.JobID, bool)
+	// Outcome tells what became of the job that Next proposed last.
+	Outcome(job lockstep.JobID, outcome lockstep.Outcome)
+}
+
+// Placer finds room and keeps the account of it. It must be deterministic.
+// placertest.TestPlacer holds one to this contract.
+type Placer interface {
+	// Fit finds room for r now and writes it to out, which holds nothing yet.
+	// It keeps neither. Where r.Prefer is still free, its members stay there.
+	// An error of kind lockstep.ErrInvalid means that r can never be placed.
+	Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, error)
+	// Apply takes the room of p, all of it or, with an error, none. A plan from
+	// another version of the state is lockstep.ErrStale.
+	Apply(p *lockstep.Plan) error
+	// Release gives back all the room of job.
+	Release(job lockstep.JobID) error
+}
+
+// WhatIf is what a Placer can also do so that futures can be tried out:
+// reservations, backfill and boundaries need it.
+type WhatIf interface {
+	// Mark names the present state. Marks nest.
+	Mark() lockstep.Mark
+	// Rollback restores the state of m, its version included, and forgets m
+	// and the marks made after it.
+	Rollback(m lockstep.Mark) error
+}
+
+// Explainer is what a Placer can also do to say why a request does not fit.
+type Explainer interface {
+	// Explain tells why r does or does not fit now.
+	Explain(r *lockstep.Request) (lockstep.Explanation, error)
+}
+
+// Quota says how much a tenant or queue may use. It must be deterministic.
+// Counts are members of each role.
+type Quota interface {
+	// Check reports whether g may use counts members now, beside all charges.
+	Check(g *lockstep.Gang, counts []int) lockstep.Verdict
+	// Charge takes quota for g; after a feasible Check it must not fail. A job
+	// has at most one charge.
+	Charge(g *lockstep.Gang, counts []int) error
+	// Refund gives back the whole charge of job.
+	Refund(job lockstep.JobID) error
+}

@@ -1,0 +1,125 @@
+package gang
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Down says that node is lost with all that runs there. Gangs with a member on
+// it are told to leave whole; holds on it get other room or are given back.
+func (a *Admission) Down(now time.Time, node lockstep.NodeID) error {
+	t, err := a.node("down", now, node)
+	if err != nil {
+		return err
+	}
+	var hit []*job
+	for _, j := range a.ends {
+		if j.phase != Leaving && onNode(j.plan.Members, node) {
+			hit = append(hit, j)
+		}
+	}
+	slices.SortFunc(hit, byID)
+	for _, j := range hit {
+		if j.phase == Moving {
+			if err := a.giveBack(j); err != nil {
+				return err
+			}
+		}
+	}
+	a.now = t
+	a.close(node, true, false)
+	for _, j := range hit {
+		switch j.phase {
+		case Running, Resizing:
+			a.stop(j, ReasonLost, true)
+		case Moving:
+			a.setWaits(j, nil)
+			a.leave(j, ReasonLost, true)
+		case Awaiting, Held:
+			a.setReplan(j, true)
+		}
+	}
+	return nil
+}
+
+// Cordon says that node takes no more members; those on it stay.
+func (a *Admission) Cordon(now time.Time, node lockstep.NodeID) error {
+	t, err := a.node("cordon", now, node)
+	if err != nil {
+		return err
+	}
+	a.now = t
+	a.close(node, false, true)
+	return nil
+}
+
+// Up says that node is healthy again.
+func (a *Admission) Up(now time.Time, node lockstep.NodeID) error {
+	return a.open("up", now, node, true)
+}
+
+// Open says that node takes members again, or that it is new.
+func (a *Admission) Open(now time.Time, node lockstep.NodeID) error {
+	return a.open("open", now, node, false)
+}
+
+func (a *Admission) open(op string, now time.Time, node lockstep.NodeID, up bool) error {
+	t, err := a.node(op, now, node)
+	if err != nil {
+		return err
+	}
+	a.now = t
+	if i, found := a.closedAt(node); found {
+		if up {
+			a.closed[i].down = false
+		} else {
+			a.closed[i].cordoned = false
+		}
+		if !a.closed[i].down && !a.closed[i].cordoned {
+			a.closed = slices.Delete(a.closed, i, i+1)
+		}
+	}
+	for _, j := range a.jobs { // the order does not matter: each is changed by itself
+		j.refused = slices.DeleteFunc(j.refused, func(r refusal) bool { return r.Node == node })
+	}
+	a.opened()
+	return nil
+}
+
+// Reconsider says that something changed which a cannot see: the order, the
+// quota, or the placer's room. The next Step tries everybody again.
+func (a *Admission) Reconsider(now time.Time) error {
+	t, err := a.at("reconsider", now)
+	if err != nil {
+		return err
+	}
+	a.now = t
+	a.opened()
+	return nil
+}
+
+func (a *Admission) node(op string, now time.Time, node lockstep.NodeID) (int64, error) {
+	t, err := a.at(op, now)
+	if err != nil {
+		return 0, err
+	}
+	return t, node.Validate()
+}
+
+// close takes note that node takes no members, for one more cause.
+func (a *Admission) close(node lockstep.NodeID, down, cordoned bool) {
+	i, found := a.closedAt(node)
+	if !found {
+		a.closed = slices.Insert(a.closed, i, closure{node: node})
+	}
+	a.closed[i].down = a.closed[i].down || down
+	a.closed[i].cordoned = a.closed[i].cordoned || cordoned
+	a.tight++ // reservations may lie there
+	a.stale = true
+}
+
+func onNode(members []lockstep.Member, node lockstep.NodeID) bool {
+	return slices.ContainsFunc(members, func(m lockstep.Member) bool { return m.Node == node })
+}

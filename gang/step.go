@@ -1,0 +1,169 @@
+package gang
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+)
+
+// Step decides all that can be decided at now and returns what the host is to
+// do, in order. An error is a collaborator's; the actions returned with it
+// stand, and the next Step goes on from there.
+func (a *Admission) Step(now time.Time) ([]lockstep.Action, error) {
+	return a.AppendStep(nil, now)
+}
+
+// AppendStep is Step that appends the actions to dst.
+func (a *Admission) AppendStep(dst []lockstep.Action, now time.Time) ([]lockstep.Action, error) {
+	t, err := a.at("step", now)
+	if err != nil {
+		return dst, err
+	}
+	a.now = t
+	if err = a.fire(); err == nil {
+		err = a.findOtherRoom()
+	}
+	for i := range a.res {
+		if r := &a.res[i]; r.timed() && r.start <= a.now {
+			a.stale = true
+		}
+	}
+	if err == nil && a.stale {
+		if a.queue.live > 0 {
+			err = a.runPass()
+		} else {
+			a.idle()
+		}
+	}
+	dst = append(dst, a.out...)
+	clear(a.out)
+	a.out = a.out[:0]
+	if r := a.cfg.Recorder; r != nil {
+		r.Gauge(MetricQueued, lockstep.MetricLabels{}, float64(a.queue.live))
+	}
+	return dst, err
+}
+
+// idle is a pass with nobody to decide.
+func (a *Admission) idle() {
+	a.stale = false
+	a.res = a.res[:0]
+	a.queue.compact()
+}
+
+// fire handles the times that have come.
+func (a *Admission) fire() error {
+	a.endWindows()
+	for len(a.timers.heap) > 0 && a.timers.heap[0].at <= a.now {
+		x := a.timers.heap[0]
+		if x.job == nil || !x.live(a) {
+			a.timers.drop()
+			continue
+		}
+		j := x.job
+		if j.phase == Held {
+			if err := a.lapse(j); err != nil {
+				return err
+			}
+		} else {
+			a.expireRefusals(j)
+			j.failed, j.roomless, j.delays = 0, delay{}, delay{}
+			if j.notUntil <= a.now {
+				j.notUntil = minTime
+			}
+			a.stale = true
+		}
+		a.timers.drop()
+	}
+	return nil
+}
+
+// expireRefusals lets j onto nodes again that it refused long enough ago.
+func (a *Admission) expireRefusals(j *job) {
+	j.refused = slices.DeleteFunc(j.refused, func(r refusal) bool { return r.Until <= a.now })
+}
+
+// lapse ends the hold of j, whose deadline has come. All of its room goes back.
+func (a *Admission) lapse(j *job) error {
+	if err := a.endHold(j, a.now, ReasonLapsed, false); err != nil {
+		return err
+	}
+	pause := int64(a.cfg.Backoff) << min(j.lapses, 6)
+	j.lapses++
+	a.waitUntil(j, later(a.now, max(pause, 0)))
+	return nil
+}
+
+// waitUntil keeps j from being tried before t.
+func (a *Admission) waitUntil(j *job, t int64) {
+	j.notUntil = t
+	j.verdict = lockstep.Verdict{Reason: ReasonBackoff, Want: j.gang.MaxMembers()}
+	a.timers.set(t, j)
+}
+
+// findOtherRoom moves the holds that a node was lost to or refused by, and gives
+// back those for which there is no other room.
+func (a *Admission) findOtherRoom() error {
+	for len(a.replans) > 0 {
+		if err := a.findOther(a.replans[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Admission) findOther(j *job) error {
+	old, deadline, held := j.plan, j.deadline, j.phase == Held
+	quota := lockstep.Request{Min: old.AppendCounts(nil, len(j.gang.Roles))}
+	quota.Max = quota.Min
+	if err := a.giveBack(j); err != nil {
+		return err
+	}
+	a.setReplan(j, false)
+	a.setWaits(j, nil)
+	a.expireRefusals(j)
+	_, ok := a.limit(j, &quota, quota.Min, quota.Max)
+	if ok {
+		r := a.request(j, a.now, a.latestEnd(j))
+		r.Min, r.Max, r.Prefer = quota.Min, quota.Max, old
+		a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
+		r.Busy = a.scratch.busy
+		v, err := a.fit(r, &a.scratch.plan)
+		if err != nil {
+			return err
+		}
+		// Within the deadline there is no time to wait for others to leave.
+		ok = v.Feasible && !(held && a.touchesDirty(a.scratch.plan.Members))
+	}
+	if !ok {
+		a.giveUp(j)
+		return nil
+	}
+	if err := a.take(j, &a.scratch.plan); err != nil {
+		return err
+	}
+	if !held {
+		a.await(j)
+		if len(j.waits) > 0 {
+			return nil
+		}
+	}
+	a.settle(j)
+	if held && j.phase == Held {
+		j.deadline = deadline
+		a.timers.set(deadline, j)
+		a.setEnd(j, later(deadline, j.wall()))
+		a.out[len(a.out)-1].Deadline = lockstep.FromNanos(deadline)
+	}
+	return nil
+}
+
+// giveUp ends the hold of j, whose room is given back already.
+func (a *Admission) giveUp(j *job) {
+	if j.told {
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionRelease, Reason: ReasonRefused})
+	}
+	j.confirmed, j.missing, j.told = nil, 0, false
+	a.requeueNow(j, ReasonRefused)
+}
