@@ -1,0 +1,50 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/lockstep-gpu/lockstep/benchmarks/harness"
+)
+
+func main() {
+	// One core: what the program does beside deciding runs on it as well.
+	runtime.GOMAXPROCS(1)
+	release := string(random)
+	b, err := harness.New("placement", os.Args[1:], os.Stdout, func(f *flag.FlagSet) {
+		f.StringVar(&release, "release", release, "who leaves when room is needed: random or oldest")
+	})
+	if err != nil {
+		os.Exit(harness.ExitCode(err))
+	}
+	if o := order(release); o != random && o != oldest {
+		fmt.Fprintf(os.Stderr, "placement: -release %q: want random or oldest\n", release)
+		os.Exit(2)
+	}
+	p := &program{Bench: b, meter: newMeter(), release: order(release)}
+	if err := p.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "placement:", err)
+		os.Exit(1)
+	}
+	os.Exit(b.Close())
+}
+
+// program is one run of all measurements.
+type program struct {
+	*harness.Bench
+	meter   *meter
+	release order
+}
+
+func (p *program) run() error {
+	p.Input("cluster", fmt.Sprintf("nodes of %d devices, %d nodes a rack, %d racks a block", nodeGPUs, rackNodes, blockRacks))
+	p.Input("gangs", "1, 2, 4, 8, 16, 32, 64 whole nodes, evenly at random; up to 16 require one rack, above one block")
+	p.Input("load", fmt.Sprintf("%d%% of the nodes held, %s gang released first, measured after %dx turnover", fill, p.release, turnover))
+	p.Result("clock-overhead", float64(p.meter.clock.Overhead()), "ns")
+	if err := p.churnSizes(); err != nil {
+		return err
+	}
+	return p.peers()
+}
