@@ -1,0 +1,12 @@
+module github.com/lockstep-gpu/lockstep/examples
+
+go 1.26.0
+
+require (
+	github.com/lockstep-gpu/lockstep v0.0.0
+	github.com/stretchr/testify v1.12.1
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
+
+replace github.com/lockstep-gpu/lockstep => ..
