@@ -133,11 +133,19 @@ func TestAllFaultsAreReported(t *testing.T) {
 func TestOutOfRangePanics(t *testing.T) {
 	tree := rackTree(t)
 	for name, call := range map[string]func(){ // in any order
-		"slot":   func() { tree.DomainOf(1, 8) },
-		"level":  func() { tree.Domains(3) },
-		"domain": func() { tree.Range(1, 2) },
-		"child":  func() { tree.Children(2, 0) },
-		"minus":  func() { tree.NodeAt(-1) },
+		"slot":                func() { tree.DomainOf(1, 8) },
+		"level":               func() { tree.Domains(3) },
+		"domain":              func() { tree.Range(1, 2) },
+		"child":               func() { tree.Children(2, 0) },
+		"minus":               func() { tree.NodeAt(-1) },
+		"level of a slot":     func() { tree.DomainOf(3, 0) },
+		"coarser than 0":      func() { tree.DomainOf(-1, 1) },
+		"name of no level":    func() { tree.DomainName(3, 0) },
+		"name of no domain":   func() { tree.DomainName(1, 2) },
+		"parent of the first": func() { tree.Parent(0, 0) },
+		"common domain":       func() { tree.LCA(0, 8) },
+		"distance":            func() { tree.Distance(Device{-1, 0}, Device{0, 0}) },
+		"nil":                 func() { (*Tree)(nil).Slots() },
 	} {
 		require.Panics(t, call, name)
 	}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,12 +19,13 @@ const (
 
 // Level describes a kind of domain.
 type Level struct {
-	Name      lockstep.Level          `json:"name"`                // Name is unique in the tree.
+	Name      lockstep.Level          `json:"name"`                // Name is unique in the tree and valid by lockstep.Level.Validate.
 	Bandwidth lockstep.BytesPerSecond `json:"bandwidth,omitempty"` // Bandwidth is between two devices whose closest common domain is of this level; 0 means unknown.
 	Latency   time.Duration           `json:"latency,omitempty"`   // Latency is of a message between two such devices; 0 means unknown.
 }
 
-// Node describes a node and where it belongs.
+// Node describes a node and where it belongs. Its ID, the elements of its Path,
+// its Address and its Devices follow the rule of lockstep.NodeID.Validate.
 type Node struct {
 	ID lockstep.NodeID `json:"id"` // ID is unique in the tree.
 
@@ -35,11 +37,13 @@ type Node struct {
 
 	Shape   *Shape              `json:"shape,omitempty"`   // Shape is its devices; nil means none. Nodes of a kind share one Shape.
 	Address string              `json:"address,omitempty"` // Address is where its processes are reached; "" means unknown.
-	Devices []lockstep.DeviceID `json:"devices,omitempty"` // Devices are the devices' own names, "" where unknown; nil means all unknown. The tree keeps the slice.
+	Devices []lockstep.DeviceID `json:"devices,omitempty"` // Devices are the devices' own names, "" where unknown; nil means all unknown. The tree keeps a copy.
 }
 
+// record returns what a slot is to hold. The names are copied, since a tree never
+// changes, and none is nil, so that equal nodes have equal records.
 func (n *Node) record() record {
-	return record{id: n.ID, shape: n.Shape, address: n.Address, devices: n.Devices}
+	return record{id: n.ID, shape: n.Shape, address: n.Address, devices: append([]lockstep.DeviceID(nil), n.Devices...)}
 }
 
 // validate checks n by itself, for a path of depth elements.
@@ -82,33 +86,26 @@ func (n *Node) validateDevices(f *faults, at string) {
 	}
 }
 
-// completeLevels checks levels and adds the two ends where they are not given.
-func completeLevels(f *faults, levels []Level) []Level {
+// completeLevels checks levels, which the field of that name gave, and adds the
+// two ends where they are not given.
+func completeLevels(f *faults, field string, levels []Level) []Level {
+	if len(levels) > maxLevels+2 { // here, since the search for doubles is quadratic
+		f.invalid(field, strconv.Itoa(len(levels)), "at most "+strconv.Itoa(maxLevels)+" between the cluster and the nodes")
+		return make([]Level, len(levels)+2) // of the right depth for the paths
+	}
 	all := make([]Level, 0, len(levels)+2)
 	if len(levels) == 0 || levels[0].Name != LevelCluster {
 		all = append(all, Level{Name: LevelCluster})
 	}
 	for i := range levels {
 		l := &levels[i]
-		at := "levels[" + strconv.Itoa(i) + "]"
-		f.name(at+".Name", string(l.Name))
-		for j := range all {
-			if all[j].Name == l.Name {
-				f.add(lockstep.ErrDuplicate, at+".Name", quote(string(l.Name)), "names two levels; the cluster comes first")
-				break
-			}
+		at := field + "[" + strconv.Itoa(i) + "]"
+		l.validate(f, at)
+		if slices.ContainsFunc(all, func(o Level) bool { return o.Name == l.Name }) {
+			f.add(lockstep.ErrDuplicate, at+".Name", quote(string(l.Name)), "names two levels; the cluster comes first")
 		}
 		if l.Name == lockstep.LevelNode && i < len(levels)-1 {
 			f.invalid(at+".Name", quote(string(l.Name)), "nodes are the last level")
-		}
-		if l.Name == lockstep.LevelNode && (l.Bandwidth != 0 || l.Latency != 0) {
-			f.invalid(at, l.Bandwidth.String()+" "+l.Latency.String(), "want no figures, which inside a node are the shape's")
-		}
-		if l.Bandwidth < 0 {
-			f.invalid(at+".Bandwidth", l.Bandwidth.String(), "must not be negative")
-		}
-		if l.Latency < 0 {
-			f.invalid(at+".Latency", l.Latency.String(), "must not be negative")
 		}
 		all = append(all, *l)
 	}
@@ -116,9 +113,23 @@ func completeLevels(f *faults, levels []Level) []Level {
 		all = append(all, Level{Name: lockstep.LevelNode})
 	}
 	if n := len(all) - 2; n > maxLevels {
-		f.invalid("levels", strconv.Itoa(n), "at most "+strconv.Itoa(maxLevels)+" between the cluster and the nodes")
+		f.invalid(field, strconv.Itoa(n), "at most "+strconv.Itoa(maxLevels)+" between the cluster and the nodes")
 	}
 	return all
+}
+
+// validate checks l by itself.
+func (l *Level) validate(f *faults, at string) {
+	f.name(at+".Name", string(l.Name))
+	if l.Name == lockstep.LevelNode && (l.Bandwidth != 0 || l.Latency != 0) {
+		f.invalid(at, l.Bandwidth.String()+" "+l.Latency.String(), "want no figures, which inside a node are the shape's")
+	}
+	if l.Bandwidth < 0 {
+		f.invalid(at+".Bandwidth", l.Bandwidth.String(), "must not be negative")
+	}
+	if l.Latency < 0 {
+		f.invalid(at+".Latency", l.Latency.String(), "must not be negative")
+	}
 }
 
 // New returns the tree of nodes. The levels are those between the cluster and
@@ -129,7 +140,7 @@ func completeLevels(f *faults, levels []Level) []Level {
 // ErrDuplicate for a node, level or device named twice. O(nodes × levels).
 func New(levels []Level, nodes []Node) (*Tree, error) {
 	f := faults{op: "topology: new"}
-	levels = completeLevels(&f, levels)
+	levels = completeLevels(&f, "levels", levels)
 	if len(nodes) > maxSlots {
 		f.invalid("nodes", strconv.Itoa(len(nodes)), "at most "+strconv.Itoa(maxSlots))
 		return nil, f.err()

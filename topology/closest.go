@@ -14,7 +14,7 @@ const (
 )
 
 // near holds every answer for a shape of at most nearDevices devices that are
-// not all joined alike. It takes 4 KiB.
+// not all joined alike. It takes 3 KiB.
 type near struct {
 	closest [1 << nearDevices][nearDevices]uint8 // by free devices and how many are wanted; wanting all needs no entry
 	order   [1 << nearDevices]uint32             // by devices: four bits for each in turn, the first lowest

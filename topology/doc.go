@@ -48,7 +48,8 @@
 // faults joined, up to 64 of them, each a [*lockstep.Error]: ErrInvalid for what
 // can never be right, ErrDuplicate for a name given twice, ErrUnknown for a
 // change to a node that is not there, and ErrConflict for reading JSON into a
-// value that is not zero. Nothing else fails; an index out of range panics.
+// value that is not zero. Nothing else fails. A level, domain or slot that the
+// tree does not have panics, or a slot reads as vacant; devices may be any.
 //
 // # Concurrency
 //
@@ -58,12 +59,12 @@
 //
 // With N slots, L levels and D devices in a node: New is O(N·L) time and takes
 // about 4·L + 100 bytes a slot beside the IDs and paths that it is given. Reads
-// are a few array reads, LCA and Distance O(L) in two cache lines, and Slot one
-// hash; none allocates. With is O(N/256 + changes) where the layout is kept, else
-// as New; Changes is O(N/256 + changes). A shape of up to 8 devices, unless they
-// are all joined alike, lays up all its answers when it is made, which takes
-// about a millisecond and 4 KiB. The benchmarks in bench_test.go measure 1,000
-// to 1,000,000 nodes.
+// are a few array reads, LCA and Distance O(L) in a cache line or two for each
+// slot, and Slot one hash; none allocates. With is O(N/64 + changes) where the
+// layout is kept, else as New; Changes is O(N/256 + changes). A shape of up to 8
+// devices, unless they are all joined alike, lays up all its answers when it is
+// made, which takes a few milliseconds at most and 3 KiB. The benchmarks in
+// bench_test.go measure 1,000 to 1,000,000 nodes.
 //
 // # Limits
 //

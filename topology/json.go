@@ -51,7 +51,7 @@ func (t *Tree) MarshalJSON() ([]byte, error) {
 	w.buf = append(w.buf, `{"version":`+strconv.Itoa(textVersion)+`,"levels":`...)
 	levels := t.levels
 	if levels == nil {
-		levels = completeLevels(&faults{}, nil) // the zero Tree reads back as an empty cluster
+		levels = completeLevels(&faults{}, "", nil) // the zero Tree reads back as an empty cluster
 	}
 	w.value(levels)
 	cluster := treeWriter{tree: t, byShape: w.byShape, byText: w.byText}
@@ -202,7 +202,7 @@ func (t *Tree) UnmarshalJSON(data []byte) error {
 		f.invalid("version", strconv.Itoa(text.Version), "want "+strconv.Itoa(textVersion))
 		return f.err()
 	}
-	levels := completeLevels(&f, text.Levels)
+	levels := completeLevels(&f, "levels", text.Levels)
 	if text.Cluster.Name != "" {
 		f.invalid("cluster.name", quote(text.Cluster.Name), "the cluster has the name of its level")
 	}

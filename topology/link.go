@@ -101,8 +101,9 @@ func parseLink(s string) (Link, bool) {
 }
 
 // cost weighs a link for sums over sets of devices: about the inverse of its
-// bandwidth, 100,000 being one NVLink, and rising with l. A sum over the 2,016
-// pairs of a node stays below 2^31.
+// bandwidth, 100,000 being one NVLink, and rising with l. The figures are chosen,
+// not measured, and part of the order of decision. A sum over the 2,016 pairs of a
+// node stays below 2^31.
 func (l Link) cost() int32 {
 	switch l {
 	case Self:
@@ -122,7 +123,8 @@ func (l Link) cost() int32 {
 }
 
 // latency is an estimate: NCCL's model counts 0.6 µs for a hop over NVLink and
-// 1 µs for one over PCIe; bridges and sockets add to that.
+// 1 µs for one over PCIe (src/graph/tuning.cc, hwLat, protocol LL). What bridges
+// and sockets add to that is a guess.
 func (l Link) latency() time.Duration {
 	switch l {
 	case Self:

@@ -8,7 +8,7 @@ import (
 )
 
 // Pages are what two trees share and an edit copies. With 256 entries a page of
-// records is 16 KiB, and a million slots need a table of 4,096 pages.
+// records is 16 KiB, and a million slots need a table of 3,907 pages.
 const (
 	pageBits = 8
 	pageSize = 1 << pageBits

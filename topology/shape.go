@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -17,7 +18,9 @@ type ShapeConfig struct {
 	PCIeBandwidth   lockstep.BytesPerSecond `json:"pcieBandwidth,omitempty"`   // PCIeBandwidth is of one direction of a device's slot; 0 means 32G/s, as of 16 lanes of PCIe 4.
 }
 
-// The figures that a zero stands for.
+// The figures that a zero stands for, by the standards and not as measured: an
+// NVLink of generations 2 to 4 carries 25 GB/s each way (NVIDIA's H100 has 18 of
+// them, 900 GB/s both ways), 16 lanes of PCIe 4 at 16 GT/s carry 32.
 const (
 	defaultNVLink lockstep.BytesPerSecond = 25e9
 	defaultPCIe   lockstep.BytesPerSecond = 32e9
@@ -39,7 +42,7 @@ type Shape struct {
 // reported, joined: ErrInvalid.
 func NewShape(cfg ShapeConfig) (*Shape, error) {
 	f := faults{op: "topology: shape"}
-	cfg.validate(&f, "")
+	cfg.validate(&f)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
@@ -61,14 +64,41 @@ func NewShape(cfg ShapeConfig) (*Shape, error) {
 	return s, nil
 }
 
-func (cfg ShapeConfig) validate(f *faults, at string) {
+func (cfg ShapeConfig) validate(f *faults) {
 	n := len(cfg.Links)
 	if n > lockstep.MaxDevicesPerNode {
-		f.invalid(at+"Links", strconv.Itoa(n), "at most "+strconv.Itoa(lockstep.MaxDevicesPerNode)+" devices")
+		f.invalid("Links", strconv.Itoa(n), "at most "+strconv.Itoa(lockstep.MaxDevicesPerNode)+" devices")
 		return
 	}
+	cfg.validateLinks(f)
+	if cfg.NUMA != nil && len(cfg.NUMA) != n {
+		f.invalid("NUMA", strconv.Itoa(len(cfg.NUMA))+" entries", "want one a device, "+strconv.Itoa(n))
+	}
+	for i, node := range cfg.NUMA {
+		if node < -1 || node > maxNUMA {
+			f.invalid("NUMA["+strconv.Itoa(i)+"]", strconv.Itoa(node), "want -1 to "+strconv.Itoa(maxNUMA))
+		}
+	}
+	if cfg.NICs != nil && len(cfg.NICs) != n {
+		f.invalid("NICs", strconv.Itoa(len(cfg.NICs))+" entries", "want one a device, "+strconv.Itoa(n))
+	}
+	for i, nic := range cfg.NICs {
+		if nic != "" {
+			f.name("NICs["+strconv.Itoa(i)+"]", nic)
+		}
+	}
+	if cfg.NVLinkBandwidth < 0 {
+		f.invalid("NVLinkBandwidth", cfg.NVLinkBandwidth.String(), "must not be negative")
+	}
+	if cfg.PCIeBandwidth < 0 {
+		f.invalid("PCIeBandwidth", cfg.PCIeBandwidth.String(), "must not be negative")
+	}
+}
+
+func (cfg ShapeConfig) validateLinks(f *faults) {
+	n := len(cfg.Links)
 	for i, row := range cfg.Links {
-		field := at + "Links[" + strconv.Itoa(i) + "]"
+		field := "Links[" + strconv.Itoa(i) + "]"
 		if len(row) != n {
 			f.invalid(field, strconv.Itoa(len(row))+" entries", "want a square matrix, "+strconv.Itoa(n)+" entries")
 			continue
@@ -84,28 +114,6 @@ func (cfg ShapeConfig) validate(f *faults, at string) {
 				f.invalid(field, l.String(), "want a symmetric matrix, the other way is "+cfg.Links[j][i].String())
 			}
 		}
-	}
-	if cfg.NUMA != nil && len(cfg.NUMA) != n {
-		f.invalid(at+"NUMA", strconv.Itoa(len(cfg.NUMA))+" entries", "want one a device, "+strconv.Itoa(n))
-	}
-	for i, node := range cfg.NUMA {
-		if node < -1 || node > maxNUMA {
-			f.invalid(at+"NUMA["+strconv.Itoa(i)+"]", strconv.Itoa(node), "want -1 to "+strconv.Itoa(maxNUMA))
-		}
-	}
-	if cfg.NICs != nil && len(cfg.NICs) != n {
-		f.invalid(at+"NICs", strconv.Itoa(len(cfg.NICs))+" entries", "want one a device, "+strconv.Itoa(n))
-	}
-	for i, nic := range cfg.NICs {
-		if nic != "" {
-			f.name(at+"NICs["+strconv.Itoa(i)+"]", nic)
-		}
-	}
-	if cfg.NVLinkBandwidth < 0 {
-		f.invalid(at+"NVLinkBandwidth", cfg.NVLinkBandwidth.String(), "must not be negative")
-	}
-	if cfg.PCIeBandwidth < 0 {
-		f.invalid(at+"PCIeBandwidth", cfg.PCIeBandwidth.String(), "must not be negative")
 	}
 }
 
@@ -233,8 +241,10 @@ func (s *Shape) Equal(o *Shape) bool {
 		slices.EqualFunc(a.Links, b.Links, slices.Equal[[]Link])
 }
 
-// bandwidth estimates one direction of a link: NVLinks add up, PIX and PXB keep
-// the slot's rate, host bridges five sixths of it, the way between sockets half.
+// bandwidth estimates one direction of a link: NVLinks add up, held at the end of
+// int64; PIX and PXB keep the slot's rate; host bridges keep five sixths of it, by
+// what NCCL counts as overhead there (src/graph/topo.h, INTEL_P2P_OVERHEAD); and
+// the way between sockets half, a guess, as sockets differ by more than that.
 func (s *Shape) bandwidth(l Link) lockstep.BytesPerSecond {
 	if s == nil {
 		return 0
@@ -254,5 +264,9 @@ func (s *Shape) bandwidth(l Link) lockstep.BytesPerSecond {
 	case SYS:
 		return pcie / 2
 	}
-	return nvlink * lockstep.BytesPerSecond(l.NVLinks()) // 0 for Self: nothing passes
+	n := lockstep.BytesPerSecond(l.NVLinks())
+	if n > 0 && nvlink > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return n * nvlink // 0 for Self: nothing passes
 }

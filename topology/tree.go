@@ -14,8 +14,9 @@ import (
 // domain, and the domain's index is the slot's.
 //
 // Methods that take a level, a domain or a slot take one that the tree has; any
-// other panics or reads as vacant. A Tree is safe for concurrent use. The zero
-// Tree is only for UnmarshalJSON.
+// other panics, except that a slot may read as vacant. A Tree is safe for
+// concurrent use. The zero Tree is only for UnmarshalJSON: it has no levels, not
+// even the cluster. The methods of a nil *Tree panic.
 type Tree struct {
 	layout
 
@@ -91,7 +92,10 @@ func (t *Tree) LevelIndex(name lockstep.Level) (level int, ok bool) {
 func (t *Tree) Domains(level int) int { return len(t.first[level]) - 1 }
 
 // DomainOf returns the domain of a level that holds a slot.
-func (t *Tree) DomainOf(level int, slot int32) int32 { return t.of[int(slot)*t.width+level] }
+func (t *Tree) DomainOf(level int, slot int32) int32 {
+	i := int(slot) * t.width
+	return t.of[i : i+t.width][level] // cut, so that no level reads the next slot's
+}
 
 // Range returns the slots of a domain: first <= slot < end. It is empty only
 // for the cluster of a tree without slots.
@@ -127,6 +131,7 @@ func (t *Tree) LCA(a, b int32) (level int) {
 // paths left unnamed goes by the name of the domain or node that it holds. A
 // vacant slot has the name "". Names repeat under different parents.
 func (t *Tree) DomainName(level int, d int32) string {
+	t.Range(level, d) // for its panic where there is no such domain
 	for last := t.width - 1; level < last; level++ {
 		if name := t.names[level][d]; name != "" {
 			return name

@@ -21,11 +21,11 @@ type UniformConfig struct {
 
 // Uniform returns the tree that cfg describes. Domains are named after their
 // level and index, "rack-0", and nodes after their slot, "n0". It returns
-// ErrInvalid for what New refuses, a Fanout of another length, and more nodes
-// than a tree may have.
+// ErrInvalid for what New refuses, a Fanout of another length, more nodes than a
+// tree may have, and a level whose name leaves no room for the index.
 func Uniform(cfg UniformConfig) (*Tree, error) {
 	f := faults{op: "topology: uniform"}
-	levels := completeLevels(&f, cfg.Levels)
+	levels := completeLevels(&f, "Levels", cfg.Levels)
 	depth := len(levels) - 2
 	if cfg.Fanout != nil && len(cfg.Fanout) != depth+1 {
 		f.invalid("Fanout", strconv.Itoa(len(cfg.Fanout))+" entries", "want one a level above the nodes, "+strconv.Itoa(depth+1))
@@ -40,6 +40,13 @@ func Uniform(cfg UniformConfig) (*Tree, error) {
 			return nil, f.err()
 		default:
 			total *= n
+		}
+	}
+	// No index is longer than the last node's.
+	longest := lockstep.MaxIDLength - len("-") - len(strconv.Itoa(total))
+	for i := range cfg.Levels {
+		if name := string(cfg.Levels[i].Name); total > 0 && len(name) > longest && len(name) <= lockstep.MaxIDLength {
+			f.invalid("Levels["+strconv.Itoa(i)+"].Name", quote(name), "at most "+strconv.Itoa(longest)+" bytes, so that its domains can be named")
 		}
 	}
 	if err := f.err(); err != nil {

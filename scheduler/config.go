@@ -1,0 +1,242 @@
+package scheduler
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/lease"
+	"github.com/lockstep-gpu/lockstep/lifecycle"
+	"github.com/lockstep-gpu/lockstep/placement"
+	"github.com/lockstep-gpu/lockstep/policy/order"
+	"github.com/lockstep-gpu/lockstep/topology"
+)
+
+// Rule names a policy that comes ready made.
+type Rule string
+
+// The rules. The zero Rule is LTGF.
+const (
+	LTGF   Rule = ""       // LTGF is long-term GPU-time fairness: the most owed tenant first, and holders compete when their term is over.
+	FIFO   Rule = "fifo"   // FIFO is first come first served with backfill; nobody is ever stopped.
+	SRTF   Rule = "srtf"   // SRTF is shortest remaining time first, by walltimes; holders compete when their term is over.
+	LAS    Rule = "las"    // LAS is discretised two-dimensional least attained service; holders compete when their term is over.
+	Static Rule = "static" // Static gives each tenant its weight's part of the devices, and first come first served inside it; nobody is ever stopped.
+)
+
+// Rules returns all rules, in the order of their declaration.
+func Rules() []Rule { return []Rule{LTGF, FIFO, SRTF, LAS, Static} }
+
+// The defaults of a Config.
+const (
+	DefaultTerm  = 15 * time.Minute // DefaultTerm is Config.Term where that is 0.
+	DefaultRound = time.Minute      // DefaultRound is Config.Round where that is 0.
+)
+
+// NoTerm, as Config.Term, means that terms never end.
+const NoTerm time.Duration = -1
+
+// Config configures a Scheduler. Only Tree has no default.
+type Config struct {
+	Rule          Rule                        `json:"rule,omitempty"`          // Rule is the policy; zero is LTGF.
+	Weights       map[lockstep.TenantID]int64 `json:"weights,omitempty"`       // Weights are those of the tenants, 0 to fairness.MaxWeight; nil means that all are alike.
+	DefaultWeight int64                       `json:"defaultWeight,omitempty"` // DefaultWeight is that of tenants without one in Weights; 0 means that their jobs are refused, or 1 where Weights is nil.
+	Term          time.Duration               `json:"term,omitempty"`          // Term is how long a job holds devices before it competes for them; 0 means DefaultTerm, or NoTerm for FIFO and Static.
+	Loss          int                         `json:"loss,omitempty"`          // Loss is the share of a term, in millionths, that a job's Save and Restore may take: its own term is longer where they take more; 0 means that all terms are Term.
+	Round         time.Duration               `json:"round,omitempty"`         // Round is the grid of times at which ended terms are decided, so that one pass sees many; 0 means DefaultRound, 1 means at once.
+	Horizon       time.Duration               `json:"horizon,omitempty"`       // Horizon is how far LTGF looks ahead, see fairness.Config; 0 means Term.
+	JobOrder      fairness.JobOrder           `json:"jobOrder,omitempty"`      // JobOrder is the order of one tenant's jobs under LTGF; zero is most owed first.
+	Basis         fairness.Basis              `json:"basis,omitempty"`         // Basis is what tenants are entitled to under LTGF; zero is max-min.
+	Limits        []time.Duration             `json:"limits,omitempty"`        // Limits are those of the LAS queues, see order.LAS; nil means its default.
+	Backfill      gang.Backfill               `json:"backfill,omitempty"`      // Backfill says which jobs may pass a blocked one; zero is EASY.
+	MaxAttempts   int                         `json:"maxAttempts,omitempty"`   // MaxAttempts is how many waiting jobs one Step tries to place; 0 means no limit.
+	Hold          time.Duration               `json:"hold,omitempty"`          // Hold is how long room is kept while members confirm; 0 means 5 minutes.
+	StartAtOnce   bool                        `json:"startAtOnce,omitempty"`   // StartAtOnce starts gangs without reserving and confirming first.
+	Retain        int                         `json:"retain,omitempty"`        // Retain is how many jobs that have left are remembered; 0 means 1024.
+	Nodes         []placement.Node            `json:"nodes,omitempty"`         // Nodes say what nodes of the tree offer besides devices; see placement.Config.
+	Lifecycle     lifecycle.Config            `json:"lifecycle,omitzero"`      // Lifecycle are retry rules and budgets. Its deadlines default to never: gang admission and the host keep those.
+
+	Tree     *topology.Tree    `json:"-"` // Tree is the cluster; required.
+	Policy   Policy            `json:"-"` // Policy is used in place of Rule's; nil means none. Restore wants it in the state that it had.
+	Log      func(Entry)       `json:"-"` // Log is called with each input once it is taken, to be stored; nil means not. It must not block or call back.
+	Recorder lockstep.Recorder `json:"-"` // Recorder takes measurements; nil means none.
+}
+
+// Validate reports every fault of c, joined; those of the parts' own fields are
+// theirs to find.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(field, value, reason string) {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
+	}
+	if !slices.Contains(Rules(), c.Rule) {
+		bad("Rule", quote(c.Rule), "no such rule")
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.Weights)) {
+		if w := c.Weights[t]; w < 0 || w > fairness.MaxWeight {
+			bad("Weights["+string(t)+"]", strconv.FormatInt(w, 10), "want 0 to 2^32")
+		}
+		if t != "" {
+			if err := t.Validate(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if c.DefaultWeight < 0 || c.DefaultWeight > fairness.MaxWeight {
+		bad("DefaultWeight", strconv.FormatInt(c.DefaultWeight, 10), "want 0 to 2^32")
+	}
+	duration := func(field string, d time.Duration) {
+		if d < 0 || d > lockstep.MaxWalltime {
+			bad(field, d.String(), "want 0 to "+lockstep.MaxWalltime.String())
+		}
+	}
+	if c.Term != NoTerm {
+		duration("Term", c.Term)
+	}
+	duration("Round", c.Round)
+	duration("Horizon", c.Horizon)
+	duration("Hold", c.Hold)
+	if c.Loss < 0 || c.Loss > 1_000_000 {
+		bad("Loss", strconv.Itoa(c.Loss), "want 0 to 1000000")
+	}
+	if c.Retain < 0 {
+		bad("Retain", strconv.Itoa(c.Retain), "must not be negative")
+	}
+	if c.Tree == nil {
+		bad("Tree", "nil", "required")
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Term == 0 {
+		c.Term = DefaultTerm
+		if c.Rule == FIFO || c.Rule == Static {
+			c.Term = NoTerm
+		}
+	}
+	if c.Round == 0 {
+		c.Round = DefaultRound
+	}
+	if c.Horizon == 0 {
+		c.Horizon = max(c.Term, 0)
+	}
+	if c.Weights == nil && c.DefaultWeight == 0 {
+		c.DefaultWeight = 1
+	}
+	if c.Retain == 0 {
+		c.Retain = 1024
+	}
+	l := &c.Lifecycle
+	for _, d := range []*time.Duration{&l.Reserve, &l.Start, &l.Grace, &l.Clean, &l.Fence} {
+		if *d == 0 {
+			*d = lockstep.MaxWalltime
+		}
+	}
+	return c
+}
+
+// New returns a Scheduler without jobs. It reports every fault of cfg.
+func New(cfg Config) (*Scheduler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Scheduler{cfg: cfg.withDefaults(), now: math.MinInt64, jobs: make(map[lockstep.JobID]*job)}
+	var err error
+	if s.room, err = placement.New(cfg.Tree, placement.Config{Nodes: cfg.Nodes}); err != nil {
+		return nil, err
+	}
+	usage := s.room.Usage()
+	s.placer = &placer{State: s.room, held: make(map[lockstep.JobID]int), free: usage.Free}
+	if s.policy, err = s.newPolicy(usage.Devices); err != nil {
+		return nil, err
+	}
+	if cfg.Rule == Static && cfg.Policy == nil {
+		if s.quota, err = newStatic(s.cfg, usage.Devices); err != nil {
+			return nil, err
+		}
+	}
+	if s.gangs, err = gang.New(s.gangConfig()); err != nil {
+		return nil, err
+	}
+	if s.lives, err = lifecycle.New(s.cfg.Lifecycle); err != nil {
+		return nil, err
+	}
+	if s.cfg.Term > 0 {
+		if s.leases, err = lease.New(lease.Config{Term: s.cfg.Term}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// newPolicy makes the policy of the rule.
+func (s *Scheduler) newPolicy(devices int) (Policy, error) {
+	if s.cfg.Policy != nil {
+		return s.cfg.Policy, nil
+	}
+	if s.cfg.Rule == LTGF {
+		l, err := fairness.New(s.ledgerConfig(devices))
+		if err != nil {
+			return nil, err
+		}
+		return &fair{Ledger: l, weights: s.cfg.Weights, awaiting: make(map[lockstep.JobID]bool)}, nil
+	}
+	q, err := order.New(order.Config{Order: s.cfg.order()})
+	if err != nil {
+		return nil, err
+	}
+	return &ordered{Queue: q, guard: s.cfg.guard()}, nil
+}
+
+func (s *Scheduler) ledgerConfig(devices int) fairness.Config {
+	return fairness.Config{
+		Basis: s.cfg.Basis, JobOrder: s.cfg.JobOrder, Horizon: s.cfg.Horizon, DefaultWeight: s.cfg.DefaultWeight,
+		Capacity: lockstep.WholeGPU.Mul(int64(devices)),
+	}
+}
+
+// order is the order of the rules that have one.
+func (c *Config) order() order.Order {
+	switch c.Rule {
+	case SRTF:
+		return order.SRTF{}
+	case LAS:
+		return order.LAS{Limits: c.Limits}
+	}
+	return order.FIFO{}
+}
+
+// guard returns the check of a tenant's right to submit; nil means that all may.
+func (c *Config) guard() func(lockstep.TenantID) error {
+	weights, some := c.Weights, c.DefaultWeight > 0
+	return func(t lockstep.TenantID) error {
+		if _, ok := weights[t]; ok || some {
+			return nil
+		}
+		return fault(lockstep.ErrUnknown, "apply", "Gang.Tenant", quote(t), "has no weight")
+	}
+}
+
+func (s *Scheduler) gangConfig() gang.Config {
+	c := gang.Config{
+		Hold: s.cfg.Hold, Backfill: s.cfg.Backfill, MaxAttempts: s.cfg.MaxAttempts, Retain: s.cfg.Retain, StartAtOnce: s.cfg.StartAtOnce,
+		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}, Recorder: s.cfg.Recorder,
+	}
+	if s.quota != nil {
+		c.Quota = s.quota
+	}
+	return c
+}
+
+func fault(kind error, op, field, value, reason string) error {
+	return &lockstep.Error{Kind: kind, Op: "scheduler: " + op, Field: field, Value: value, Reason: reason}
+}
+
+func quote[T ~string](s T) string { return strconv.Quote(string(s)) }

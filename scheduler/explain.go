@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/lease"
+	"github.com/lockstep-gpu/lockstep/lifecycle"
+)
+
+// Explain says why job waits, or where it stands: what admission and placement
+// say, and notes of the tenant's account, the lease and the lifecycle. It
+// changes nothing; false means that the job is not known.
+func (s *Scheduler) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
+	j := s.jobs[job]
+	if j == nil {
+		return lockstep.Explanation{Job: job}, false
+	}
+	e, ok := s.gangs.Explain(job)
+	if !ok {
+		e.Job = job
+	}
+	note := func(stage string, reason lockstep.Reason, detail string) {
+		e.Notes = append(e.Notes, lockstep.Note{Stage: stage, Reason: reason, Detail: detail})
+	}
+	if f, is := s.policy.(*fair); is {
+		if st, err := f.Statement(lockstep.FromNanos(s.now), j.gang.Tenant); err == nil {
+			note("fairness", reasonOfLag(&st), describe(&st))
+		}
+	}
+	if s.quota != nil {
+		if u, ok := s.quota.Usage(j.gang.Tenant); ok {
+			note("quota", lockstep.ReasonQuota, "tenant "+string(u.Tenant)+" uses "+gpus(u.Used)+" of "+gpus(u.Nominal)+" devices")
+		}
+	}
+	if l, held := s.lease(job); held {
+		detail := "until " + l.Boundary.Format(time.RFC3339) + ", extended " + strconv.Itoa(l.Extended) + " times"
+		if l.State != lease.Held {
+			detail = "to be given back by " + l.Deadline.Format(time.RFC3339) + " for " + string(l.Reason)
+		}
+		note("lease", lockstep.Reason(l.State), detail)
+	}
+	if l, ok := s.lives.Job(job); ok {
+		note("lifecycle", lockstep.Reason(l.State), "attempt "+strconv.FormatUint(uint64(l.Attempt), 10)+
+			", waited "+l.Ledger.Time[lifecycle.PartWaiting].String()+", ran "+l.Ledger.Time[lifecycle.PartProductive].String())
+	}
+	return e, true
+}
+
+// The reasons that this package gives in notes of the stage "fairness".
+const (
+	ReasonOwed   lockstep.Reason = "owed"   // ReasonOwed: the job's tenant got less than it is entitled to.
+	ReasonServed lockstep.Reason = "served" // ReasonServed: the job's tenant got what it is entitled to, or more.
+)
+
+func reasonOfLag(st *fairness.Statement) lockstep.Reason {
+	if st.Lag().Sign() > 0 {
+		return ReasonOwed
+	}
+	return ReasonServed
+}
+
+func describe(st *fairness.Statement) string {
+	text := "tenant " + string(st.Tenant) + " of weight " + strconv.FormatInt(st.Weight, 10) + " holds " + st.Held.String() +
+		" of " + st.Share.String() + " devices, is owed " + strconv.FormatFloat(st.Lag().GPUSeconds(), 'f', 0, 64) + " GPU-seconds"
+	if i, ok := st.Index(); ok {
+		text += ", index " + strconv.FormatFloat(i, 'f', 3, 64)
+	}
+	return text
+}
+
+func gpus(r lockstep.Resources) string {
+	return lockstep.MilliGPU(r[lockstep.ResourceGPU]).String()
+}
+
+// Status is where a job stands, as told by each part.
+type Status struct {
+	Gang  gang.Status   `json:"gang"`           // Gang is its place in admission, and its room.
+	Life  lifecycle.Job `json:"life"`           // Life is its state and where its time went.
+	Lease lease.Lease   `json:"lease,omitzero"` // Lease is the lease it holds; zero if it holds none.
+}
+
+// Status returns where job stands; false means that it is not known.
+func (s *Scheduler) Status(job lockstep.JobID) (Status, bool) {
+	if s.jobs[job] == nil {
+		return Status{}, false
+	}
+	var st Status
+	st.Gang, _ = s.gangs.State(job)
+	st.Life, _ = s.lives.Job(job)
+	st.Lease, _ = s.lease(job)
+	return st, true
+}
+
+// Statements appends the accounts of all tenants to dst, by ID, where the
+// policy keeps any.
+func (s *Scheduler) Statements(dst []fairness.Statement, now time.Time) ([]fairness.Statement, error) {
+	if f, ok := s.policy.(*fair); ok {
+		return f.AppendStatements(dst, now)
+	}
+	return dst, nil
+}
+
+// Len returns how many jobs are kept, those that have left and are not yet
+// forgotten included.
+func (s *Scheduler) Len() int { return len(s.jobs) }

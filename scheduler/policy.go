@@ -1,0 +1,182 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/policy/order"
+)
+
+// Policy says whose turn it is, and is fed what happens to the jobs. The calls
+// come in the order of time. An error of Submit refuses the job, which nothing
+// else then hears of; errors of the others are faults of the composition.
+type Policy interface {
+	gang.Orderer
+	// Submit adds a job that waits.
+	Submit(now time.Time, g *lockstep.Gang) error
+	// Start says that job holds an amount from now on.
+	Start(now time.Time, job lockstep.JobID, held lockstep.MilliGPU) error
+	// Resize says that job holds another amount from now on.
+	Resize(now time.Time, job lockstep.JobID, held lockstep.MilliGPU) error
+	// Due says that the term of job is over: it competes for what it holds.
+	Due(now time.Time, job lockstep.JobID) error
+	// Stop says that job holds nothing any more and waits again.
+	Stop(now time.Time, job lockstep.JobID) error
+	// Finish says that job has left, waiting or not.
+	Finish(now time.Time, job lockstep.JobID) error
+	// Forget drops what is still kept of a job that has left.
+	Forget(job lockstep.JobID) error
+}
+
+// Waker is what a Policy can also do: say when its order changes by itself.
+type Waker interface {
+	// NextWake returns when a pass may decide otherwise than now.
+	NextWake(now time.Time) (time.Time, bool)
+}
+
+// opener and capacity are what the policies of this package can also do.
+type (
+	opener   interface{ open(now time.Time) error }
+	capacity interface {
+		setCapacity(now time.Time, amount lockstep.MilliGPU) error
+	}
+)
+
+// Fair returns a policy that goes by what l says tenants and jobs are owed.
+// Tenants join l before, or with its default weight.
+func Fair(l *fairness.Ledger) Policy {
+	return &fair{Ledger: l, awaiting: make(map[lockstep.JobID]bool)}
+}
+
+// Ordered returns a policy that goes by the order of q.
+func Ordered(q *order.Queue) Policy { return &ordered{Queue: q} }
+
+// fair adapts a ledger.
+type fair struct {
+	*fairness.Ledger
+	weights map[lockstep.TenantID]int64
+	// awaiting are the jobs that were granted room which others are still
+	// leaving: they are not charged yet, but passes take them for granted.
+	awaiting map[lockstep.JobID]bool
+}
+
+func (f *fair) open(now time.Time) error {
+	for _, t := range slices.Sorted(maps.Keys(f.weights)) {
+		if err := f.Join(now, t, f.weights[t]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fair) setCapacity(now time.Time, amount lockstep.MilliGPU) error {
+	return f.SetCapacity(now, amount)
+}
+
+func (f *fair) Submit(now time.Time, g *lockstep.Gang) error {
+	return f.Ledger.Submit(now, g.ID, g.Tenant, mostGPUs(g))
+}
+
+func (f *fair) Due(_ time.Time, id lockstep.JobID) error { return f.Ledger.Due(id) }
+
+func (f *fair) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU) error {
+	delete(f.awaiting, id)
+	return f.Ledger.Start(now, id, held)
+}
+
+func (f *fair) Stop(now time.Time, id lockstep.JobID) error {
+	delete(f.awaiting, id)
+	return f.Ledger.Stop(now, id)
+}
+
+func (f *fair) Finish(now time.Time, id lockstep.JobID) error {
+	delete(f.awaiting, id)
+	return f.Ledger.Finish(now, id)
+}
+
+func (f *fair) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
+	switch {
+	case outcome == lockstep.Granted:
+		f.awaiting[id] = true
+	case outcome == lockstep.Dropped && f.awaiting[id]:
+		outcome = lockstep.Granted
+	default:
+		delete(f.awaiting, id)
+	}
+	f.Ledger.Outcome(id, outcome)
+}
+
+// ordered adapts a queue.
+type ordered struct {
+	*order.Queue
+	guard func(lockstep.TenantID) error
+}
+
+func (o *ordered) Submit(now time.Time, g *lockstep.Gang) error {
+	if o.guard != nil {
+		if err := o.guard(g.Tenant); err != nil {
+			return err
+		}
+	}
+	return o.Queue.Submit(now, order.JobOf(g))
+}
+
+func (o *ordered) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU) error {
+	if err := o.Queue.Start(now, id); err != nil {
+		return err
+	}
+	if j, ok := o.Job(id); ok && j.GPUs != held {
+		return o.Queue.Resize(now, id, held)
+	}
+	return nil
+}
+
+func (o *ordered) Forget(lockstep.JobID) error { return nil } // nothing is kept
+
+// NextWake is never: levels change while jobs run, and are looked at when their
+// terms are over or somebody comes.
+func (o *ordered) NextWake(time.Time) (time.Time, bool) { return time.Time{}, false }
+
+// orderer ends a pass when there is nothing left to give: no device is free and
+// no holder competes. Nothing that Next could propose would be granted then.
+type orderer struct {
+	Policy
+	placer *placer
+	quota  *static
+	jobs   map[lockstep.JobID]*job
+}
+
+func (o *orderer) Begin(now time.Time) {
+	if o.quota != nil {
+		clear(o.quota.stuck)
+	}
+	o.Policy.Begin(now)
+}
+
+func (o *orderer) Next() (lockstep.JobID, bool) {
+	if o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
+		return "", false
+	}
+	return o.Policy.Next()
+}
+
+func (o *orderer) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
+	if j := o.jobs[id]; j != nil && j.on && outcome != lockstep.Dropped {
+		o.placer.rivals-- // it held devices, so its term was over
+	}
+	o.Policy.Outcome(id, outcome)
+}
+
+// mostGPUs returns the devices that g takes with as many members as it may have.
+func mostGPUs(g *lockstep.Gang) lockstep.MilliGPU {
+	var sum lockstep.MilliGPU
+	for i := range g.Roles {
+		d := &g.Roles[i].Demand
+		sum = sum.Add(d.DeviceShare().Mul(int64(d.GPUs)).Mul(int64(g.Roles[i].Limit())))
+	}
+	return sum
+}

@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/lease"
+	"github.com/lockstep-gpu/lockstep/lifecycle"
+	"github.com/lockstep-gpu/lockstep/placement"
+)
+
+// Scheduler is the composition. Make one with New or Restore.
+type Scheduler struct {
+	cfg Config
+
+	room   *placement.State   // which devices
+	gangs  *gang.Admission    // all or nothing, now or later
+	policy Policy             // whose turn it is
+	quota  *static            // who may use how much; nil is no limit
+	leases *lease.Table       // until when; nil where terms never end
+	lives  *lifecycle.Machine // which moves are legal, and where the time went
+
+	placer *placer
+	now    int64
+	opened bool // tenants have joined
+	seq    uint64
+	jobs   map[lockstep.JobID]*job
+	gone   []lockstep.JobID // jobs that have left and are remembered, oldest first
+	again  int              // jobs that failed and are to be tried again
+
+	moves []lifecycle.Event
+	steps []lifecycle.Step
+	due   []lease.Lease
+}
+
+// job is what the composition itself knows of a job: what the policy was told.
+type job struct {
+	gang  *lockstep.Gang
+	on    bool              // it holds devices
+	held  lockstep.MilliGPU // what it is charged for meanwhile
+	gone  bool              // it has left
+	retry bool              // it failed, and lifecycle will have it tried again
+}
+
+// Apply takes note of what the host observed at e.Time. It decides nothing: call
+// Step behind it, once for all events of one time.
+func (s *Scheduler) Apply(e lockstep.Event) error {
+	before := s.now
+	if err := s.open("apply", e.Time); err != nil {
+		return err
+	}
+	var err error
+	if e.Kind == lockstep.EventSubmit {
+		err = s.submit(e)
+	} else {
+		was, _ := s.gangs.State(e.Job)
+		if err = s.gangs.Apply(e); err == nil {
+			err = s.observe(&e, was.Phase)
+		}
+	}
+	if err != nil {
+		s.now = before
+		return err
+	}
+	s.record(Entry{Event: &e})
+	return nil
+}
+
+// submit lets every part know of a new job, or none.
+func (s *Scheduler) submit(e lockstep.Event) error {
+	if err := e.Gang.Validate(); err != nil {
+		return err
+	}
+	id := e.Gang.ID
+	if old := s.jobs[id]; old != nil && (!old.gone || old.retry) {
+		return fault(lockstep.ErrDuplicate, "apply", "Gang.ID", strconv.Quote(string(id)), "has not left")
+	} else if old != nil {
+		s.forget(id)
+	}
+	if err := s.policy.Submit(e.Time, e.Gang); err != nil {
+		return err
+	}
+	if s.quota != nil {
+		if err := s.quota.join(e.Gang.Tenant); err != nil {
+			return err
+		}
+	}
+	if err := s.gangs.Submit(e.Time, e.Gang); err != nil {
+		return err
+	}
+	s.jobs[id] = &job{gang: e.Gang}
+	s.loosen(e.Gang)
+	return s.live(s.lives.ForEvent(s.moves[:0], &e))
+}
+
+// observe takes note of an event that gang admission has accepted.
+func (s *Scheduler) observe(e *lockstep.Event, was gang.Phase) error {
+	switch e.Kind {
+	case lockstep.EventDown, lockstep.EventUp, lockstep.EventCordon, lockstep.EventOpen:
+		return s.node(e)
+	case lockstep.EventDue:
+		if j := s.jobs[e.Job]; !j.on {
+			return nil
+		}
+		s.placer.rivals++
+		return s.policy.Due(e.Time, e.Job)
+	case lockstep.EventEvicted:
+		if err := s.saved(e); err != nil {
+			return err
+		}
+	}
+	if err := s.live(s.lives.ForEvent(s.moves[:0], e)); err != nil {
+		return err
+	}
+	if e.Kind == lockstep.EventEvicted && was == gang.Moving {
+		if err := s.stop(e.Time, s.jobs[e.Job]); err != nil { // before it has its new room
+			return err
+		}
+	}
+	return s.settle(e.Time, e.Job)
+}
+
+// Step decides all that can be decided at now and returns what the host is to
+// do, in order. Terms that are over are decided here: their holders compete with
+// those who wait in one pass, and those who stay do so in place.
+func (s *Scheduler) Step(now time.Time) ([]lockstep.Action, error) {
+	if err := s.open("step", now); err != nil {
+		return nil, err
+	}
+	if err := s.revive(now); err != nil {
+		return nil, err
+	}
+	if err := s.boundary(now); err != nil {
+		return nil, err
+	}
+	actions, err := s.gangs.Step(now)
+	s.placer.rivals = 0
+	for i := range actions {
+		if carry := s.carry(&actions[i]); carry != nil && err == nil {
+			err = carry
+		}
+	}
+	s.record(Entry{Step: now})
+	return actions, err
+}
+
+// boundary puts the holders whose term is over up for decision.
+func (s *Scheduler) boundary(now time.Time) error {
+	if s.leases == nil || !s.onGrid(now) {
+		return nil
+	}
+	s.due = s.leases.AppendDue(s.due[:0], now)
+	for i := range s.due {
+		id := s.due[i].Job
+		if err := s.gangs.Due(now, id, 0); err != nil {
+			return err
+		}
+		if err := s.policy.Due(now, id); err != nil {
+			return err
+		}
+	}
+	s.placer.rivals += len(s.due)
+	return nil
+}
+
+// carry tells lifecycle, leases and policy what was decided. The action goes on
+// to the host with a plan that no longer names the state it was made from.
+func (s *Scheduler) carry(a *lockstep.Action) error {
+	plain := *a
+	plain.Deadline = time.Time{} // gang keeps it
+	if err := s.live(s.lives.ForAction(s.moves[:0], &plain)); err != nil {
+		return err
+	}
+	if s.leases != nil {
+		if err := s.let(a); err != nil {
+			return err
+		}
+	}
+	if a.Plan != nil {
+		p := *a.Plan
+		p.Version = 0
+		a.Plan = &p
+	}
+	return s.settle(a.Time, a.Job)
+}
+
+// let records the outcome of a decision in the lease table.
+func (s *Scheduler) let(a *lockstep.Action) error {
+	l, held := s.leases.Get(a.Job)
+	var err error
+	switch a.Kind {
+	case lockstep.ActionStart:
+		c := &a.Plan.Gang.Capabilities
+		_, err = s.leases.Grant(a.Time, a.Job, max(planGPUs(a.Plan), 1), s.term(c.Save+c.Restore))
+	case lockstep.ActionExtend:
+		if held && !l.Boundary.After(a.Time) {
+			_, err = s.leases.Extend(a.Time, a.Job)
+		}
+	case lockstep.ActionEvict, lockstep.ActionMove:
+		if held && l.State != lease.Yielding && a.Eviction != nil {
+			_, err = s.leases.Yield(a.Time, a.Job, a.Time.Add(max(a.Eviction.Grace+a.Eviction.Cost.Save, 1)), a.Reason)
+		}
+	case lockstep.ActionResize:
+		if !held {
+			break
+		}
+		if keep := planGPUs(a.Plan); a.Eviction == nil {
+			_, _, err = s.leases.Resize(a.Time, a.Job, keep)
+		} else {
+			_, err = s.leases.Shrink(a.Time, a.Job, keep, a.Time.Add(max(a.Eviction.Grace, 1)), a.Reason)
+		}
+	}
+	return err
+}
+
+// settle tells the policy and the lease table what job holds now, if that is not
+// what they were told before.
+func (s *Scheduler) settle(now time.Time, id lockstep.JobID) error {
+	j := s.jobs[id]
+	if j == nil || j.gone {
+		return nil
+	}
+	st, _ := s.gangs.State(id)
+	on, holds := false, lockstep.MilliGPU(0)
+	switch st.Phase {
+	case gang.Leaving, gang.Moving, gang.Resizing:
+		return nil // as before, until the host reports them gone
+	case gang.Held, gang.Running:
+		on, holds = true, planGPUs(st.Plan)
+	case gang.Gone:
+		return s.leave(now, j)
+	}
+	was := *j
+	j.on, j.held = on, holds
+	switch {
+	case on && !was.on:
+		return s.policy.Start(now, id, holds)
+	case was.on && !on:
+		return s.stop(now, j)
+	case holds == was.held:
+		return nil
+	}
+	if l, held := s.lease(id); held && l.Amount != holds {
+		if _, _, err := s.leases.Resize(now, id, holds); err != nil {
+			return err
+		}
+	}
+	return s.policy.Resize(now, id, holds)
+}
+
+// stop ends what job holds in the eyes of the policy and the lease table.
+func (s *Scheduler) stop(now time.Time, j *job) error {
+	j.on, j.held = false, 0
+	if err := s.unlease(now, j.gang.ID); err != nil {
+		return err
+	}
+	return s.policy.Stop(now, j.gang.ID)
+}
+
+// NextWake returns when Step is to be called next if nothing happens before;
+// false means not until something does.
+func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
+	at, ok := s.gangs.NextWake(now)
+	earlier := func(t time.Time, some bool) {
+		if some && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	if s.leases != nil {
+		t, some := s.leases.NextWake(now)
+		earlier(s.grid(t, some))
+	}
+	if s.again > 0 {
+		earlier(s.lives.NextWake(now))
+	}
+	if w, is := s.policy.(Waker); is {
+		earlier(w.NextWake(now))
+	}
+	if ok && at.UnixNano() < s.now && s.now != math.MinInt64 {
+		at = lockstep.FromNanos(s.now)
+	}
+	return at, ok
+}

@@ -1,0 +1,308 @@
+package scheduler
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/lease"
+	"github.com/lockstep-gpu/lockstep/lifecycle"
+	"github.com/lockstep-gpu/lockstep/placement"
+	"github.com/lockstep-gpu/lockstep/policy/order"
+)
+
+// Entry is one input of a Scheduler, as data that can be stored and replayed.
+// One of Event, Step and Forget is set.
+type Entry struct {
+	Seq    uint64          `json:"seq"`              // Seq is its place in the log, from 1.
+	Event  *lockstep.Event `json:"event,omitempty"`  // Event was applied.
+	Step   time.Time       `json:"step,omitzero"`    // Step was called at this time.
+	Forget lockstep.JobID  `json:"forget,omitempty"` // Forget was called for this job.
+}
+
+func (s *Scheduler) record(e Entry) {
+	s.seq++
+	if s.cfg.Log != nil {
+		e.Seq = s.seq
+		s.cfg.Log(e)
+	}
+}
+
+// Seq returns how many inputs were taken.
+func (s *Scheduler) Seq() uint64 { return s.seq }
+
+// Replay takes an entry of the log and returns what it led to. One that was
+// taken before is lockstep.ErrDuplicate, one after a gap lockstep.ErrConflict, so
+// a log can be replayed on a snapshot from anywhere before it.
+func (s *Scheduler) Replay(e Entry) ([]lockstep.Action, error) {
+	switch {
+	case e.Seq <= s.seq:
+		return nil, fault(lockstep.ErrDuplicate, "replay", "Seq", strconv.FormatUint(e.Seq, 10), "taken before")
+	case e.Seq > s.seq+1:
+		return nil, fault(lockstep.ErrConflict, "replay", "Seq", strconv.FormatUint(e.Seq, 10), "want "+strconv.FormatUint(s.seq+1, 10))
+	case e.Event != nil:
+		return nil, s.Apply(*e.Event)
+	case e.Forget != "":
+		return nil, s.Forget(e.Forget)
+	}
+	return s.Step(e.Step)
+}
+
+const magic = "lockstep scheduler 1 "
+
+// image is what a snapshot holds: the state of each part, by itself, and what
+// the composition keeps.
+type image struct {
+	Rule    Rule                `json:"rule"`
+	Own     bool                `json:"own,omitempty"` // the policy is the host's
+	Now     int64               `json:"now"`
+	Opened  bool                `json:"opened,omitempty"`
+	Seq     uint64              `json:"seq"`
+	Jobs    []jobImage          `json:"jobs"` // by ID
+	Gone    []lockstep.JobID    `json:"gone"`
+	Wait    []lockstep.JobID    `json:"wait,omitempty"`    // granted and not charged, by ID
+	Charges []chargeImage       `json:"charges,omitempty"` // by job
+	Joined  []lockstep.TenantID `json:"joined,omitempty"`  // tenants that joined the quota unnamed
+	Room    []byte              `json:"room"`
+	Gangs   []byte              `json:"gangs"`
+	Policy  []byte              `json:"policy,omitempty"`
+	Leases  []byte              `json:"leases,omitempty"`
+	Lives   []byte              `json:"lives"`
+}
+
+type jobImage struct {
+	Gang  *lockstep.Gang    `json:"gang"`
+	On    bool              `json:"on,omitempty"`
+	Held  lockstep.MilliGPU `json:"held,omitempty"`
+	Gone  bool              `json:"gone,omitempty"`
+	Retry bool              `json:"retry,omitempty"`
+}
+
+type chargeImage struct {
+	Job    lockstep.JobID `json:"job"`
+	Counts []int          `json:"counts"`
+}
+
+type snapshotter interface{ Snapshot(w io.Writer) error }
+
+// Snapshot writes the whole state: one line with format, version and SHA-256,
+// then JSON. Equal states give equal bytes. A Policy of the host's own is not in
+// it. With the log of the inputs behind it, Restore and Replay continue as s does.
+func (s *Scheduler) Snapshot(w io.Writer) error {
+	img := image{
+		Rule: s.cfg.Rule, Own: s.cfg.Policy != nil, Now: s.now, Opened: s.opened, Seq: s.seq,
+		Gone: s.gone, Jobs: []jobImage{},
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		j := s.jobs[id]
+		img.Jobs = append(img.Jobs, jobImage{Gang: j.gang, On: j.on, Held: j.held, Gone: j.gone, Retry: j.retry})
+	}
+	if q := s.quota; q != nil {
+		for _, id := range slices.Sorted(maps.Keys(q.charges)) {
+			img.Charges = append(img.Charges, chargeImage{Job: id, Counts: q.charges[id].counts})
+		}
+		img.Joined = slices.Sorted(maps.Keys(q.joined))
+	}
+	parts := []struct {
+		from snapshotter
+		to   *[]byte
+	}{{s.room, &img.Room}, {s.gangs, &img.Gangs}, {s.lives, &img.Lives}}
+	if s.leases != nil {
+		parts = append(parts, struct {
+			from snapshotter
+			to   *[]byte
+		}{s.leases, &img.Leases})
+	}
+	if f, ok := s.policy.(*fair); ok {
+		img.Wait = slices.Sorted(maps.Keys(f.awaiting))
+	}
+	if p, ok := s.policy.(snapshotter); ok && !img.Own {
+		parts = append(parts, struct {
+			from snapshotter
+			to   *[]byte
+		}{p, &img.Policy})
+	}
+	for _, p := range parts {
+		var b bytes.Buffer
+		if err := p.from.Snapshot(&b); err != nil {
+			return err
+		}
+		*p.to = b.Bytes()
+	}
+	body, err := json.Marshal(img)
+	if err != nil {
+		return fmt.Errorf("scheduler: snapshot: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	_, err = fmt.Fprintf(w, "%s%s\n%s\n", magic, hex.EncodeToString(sum[:]), body)
+	return err
+}
+
+// Restore reads what Snapshot wrote, for use with the same configuration. Bytes
+// that are cut off, changed or of another version are lockstep.ErrInvalid, those
+// of another rule or cluster lockstep.ErrConflict. Config.Nodes are not read: the
+// snapshot has them.
+func Restore(cfg Config, r io.Reader) (*Scheduler, error) {
+	img, err := readImage(r)
+	if err != nil {
+		return nil, err
+	}
+	if img.Rule != cfg.Rule || img.Own != (cfg.Policy != nil) {
+		return nil, fault(lockstep.ErrConflict, "restore", "Rule", quote(cfg.Rule), "saved under "+quote(img.Rule))
+	}
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.now, s.opened, s.seq, s.gone = img.Now, img.Opened, img.Seq, img.Gone
+	for _, j := range img.Jobs {
+		if j.Gang == nil {
+			return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", "", "a job without its gang")
+		}
+		s.jobs[j.Gang.ID] = &job{gang: j.Gang, on: j.On, held: j.Held, gone: j.Gone, retry: j.Retry}
+		if j.Retry {
+			s.again++
+		}
+		if (!j.Gone || j.Retry) && mostGPUs(j.Gang) == 0 {
+			s.placer.loose++
+		}
+	}
+	if err := s.restoreParts(img); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Scheduler) restoreParts(img *image) (err error) {
+	if s.room, err = placement.Restore(bytes.NewReader(img.Room), s.cfg.Tree, placement.Config{}); err != nil {
+		return err
+	}
+	s.placer.State = s.room
+	s.placer.free = s.room.Usage().Free
+	var p lockstep.Plan
+	for _, id := range s.room.Jobs() {
+		s.room.Plan(id, &p)
+		s.placer.held[id] = devices(&p)
+	}
+	if err := s.restorePolicy(img); err != nil {
+		return err
+	}
+	if err := s.restoreQuota(img); err != nil {
+		return err
+	}
+	if s.gangs, err = gang.Restore(s.gangConfig(), bytes.NewReader(img.Gangs)); err != nil {
+		return err
+	}
+	if s.lives, err = lifecycle.Restore(bytes.NewReader(img.Lives)); err != nil {
+		return err
+	}
+	if s.leases != nil {
+		if s.leases, err = lease.Restore(bytes.NewReader(img.Leases)); err != nil {
+			return err
+		}
+	}
+	return s.restoreDue()
+}
+
+func (s *Scheduler) restorePolicy(img *image) error {
+	in := bytes.NewReader(img.Policy)
+	switch p := s.policy.(type) {
+	case *fair:
+		if img.Own {
+			return nil
+		}
+		l, err := fairness.Restore(s.ledgerConfig(0), in)
+		if err != nil {
+			return err
+		}
+		p.Ledger = l
+		for _, id := range img.Wait {
+			p.awaiting[id] = true
+		}
+	case *ordered:
+		if img.Own {
+			return nil
+		}
+		q, err := order.Restore(in, order.Config{Order: s.cfg.order()})
+		if err != nil {
+			return err
+		}
+		p.Queue = q
+	}
+	return nil
+}
+
+func (s *Scheduler) restoreQuota(img *image) error {
+	if s.quota == nil {
+		return nil
+	}
+	for _, t := range img.Joined {
+		if err := s.quota.join(t); err != nil {
+			return err
+		}
+	}
+	for _, c := range img.Charges {
+		j := s.jobs[c.Job]
+		if j == nil {
+			return fault(lockstep.ErrInvalid, "restore", "snapshot", "", "a charge without its job")
+		}
+		if err := s.quota.Charge(j.gang, c.Counts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreDue tells the policy which holders' terms are over: it keeps that for
+// passes only.
+func (s *Scheduler) restoreDue() error {
+	for _, id := range s.gangs.AppendJobs(nil, gang.Running, gang.Resizing) {
+		st, _ := s.gangs.State(id)
+		if !st.Due {
+			continue
+		}
+		if err := s.policy.Due(lockstep.FromNanos(s.now), id); err != nil && !errors.Is(err, lockstep.ErrConflict) {
+			return err // order.Queue keeps it, and says so
+		}
+		s.placer.rivals++
+	}
+	return nil
+}
+
+func readImage(r io.Reader) (*image, error) {
+	bad := func(reason string) error {
+		return fault(lockstep.ErrInvalid, "restore", "snapshot", "", reason)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: restore: %w", err)
+	}
+	head, body, ok := bytes.Cut(data, []byte("\n"))
+	text, known := strings.CutPrefix(string(head), magic)
+	if !ok || !known {
+		return nil, bad("not a snapshot of this version")
+	}
+	body, ended := bytes.CutSuffix(body, []byte("\n"))
+	if sum := sha256.Sum256(body); !ended || text != hex.EncodeToString(sum[:]) {
+		return nil, bad("cut off or changed")
+	}
+	img := new(image)
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(img); err != nil {
+		return nil, bad(err.Error())
+	}
+	return img, nil
+}

@@ -1,0 +1,2 @@
+// Package sim runs a scheduler on a trace.
+package sim

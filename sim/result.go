@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
+)
+
+// Result is what came of a simulation. Its slices are the caller's.
+type Result struct {
+	Jobs     int           `json:"jobs"`     // Jobs is how many there were.
+	Finished int           `json:"finished"` // Finished is how many ended by themselves; figures about jobs are of these.
+	Rejected int           `json:"rejected"` // Rejected is how many the scheduler would not try.
+	Makespan time.Duration `json:"makespan"` // Makespan is from the first submission to the last end.
+	JCT      Quantiles     `json:"jct"`      // JCT is from a job's submission to its end.
+	Wait     Quantiles     `json:"wait"`     // Wait is the part of it in which the job held no devices.
+
+	Utilization   float64 `json:"utilization"`   // Utilization is the part of the capacity that was held, over the makespan.
+	Fragmentation float64 `json:"fragmentation"` // Fragmentation is the part of the free device-time that lay on nodes partly in use; 0 without a Tree.
+
+	Preemptions int `json:"preemptions"` // Preemptions is how many times a running job was told to stop; each is a checkpoint.
+	Resumes     int `json:"resumes"`     // Resumes is how many starts paid for a resume: all but the first of each job.
+	Extensions  int `json:"extensions"`  // Extensions is how many times a term ended and the holder stayed in place.
+	Moves       int `json:"moves"`       // Moves is how many preemptions went straight to other devices.
+
+	Service    fairness.GPUTime `json:"service"`    // Service is what the measuring ledger charged all jobs.
+	Held       fairness.GPUTime `json:"held"`       // Held is the sum over jobs of devices × time held, counted apart; it equals Service.
+	Checkpoint fairness.GPUTime `json:"checkpoint"` // Checkpoint is the part of it spent on saving work.
+	Resume     fairness.GPUTime `json:"resume"`     // Resume is the part of it spent on resuming.
+
+	Tenants []Tenant         `json:"tenants"` // Tenants are the accounts, by ID.
+	MaxLag  fairness.GPUTime `json:"maxLag"`  // MaxLag is the greatest Tenant.MaxLag.
+	MinRho  float64          `json:"minRho"`  // MinRho is the least Record.Index.
+	P1Rho   float64          `json:"p1Rho"`   // P1Rho is the first percentile of Record.Index, nearest rank.
+
+	Events  int `json:"events"`  // Events is how many events about jobs the scheduler was told.
+	Actions int `json:"actions"` // Actions is how many actions it decided.
+	Steps   int `json:"steps"`   // Steps is how many times it was asked to decide.
+
+	Records []Record `json:"records,omitempty"` // Records are the jobs, by submission, then ID.
+	Series  Series   `json:"series"`            // Series are samples over time.
+}
+
+// Quantiles describe a distribution of times; percentiles are nearest rank.
+type Quantiles struct {
+	Mean time.Duration `json:"mean"` // Mean is the mean, rounded down.
+	P50  time.Duration `json:"p50"`  // P50 is the median.
+	P99  time.Duration `json:"p99"`  // P99 is the 99th percentile.
+	Max  time.Duration `json:"max"`  // Max is the greatest.
+}
+
+// Tenant is the account of one tenant.
+type Tenant struct {
+	ID          lockstep.TenantID `json:"id"`          // ID is whose it is.
+	Weight      int64             `json:"weight"`      // Weight is what it was measured by.
+	Jobs        int               `json:"jobs"`        // Jobs is how many it submitted.
+	Service     fairness.GPUTime  `json:"service"`     // Service is what its jobs held, over time.
+	Entitlement fairness.GPUTime  `json:"entitlement"` // Entitlement is what they should have, max-min fair.
+	Index       float64           `json:"index"`       // Index is service over entitlement; 1 where it was never entitled.
+	MaxLag      fairness.GPUTime  `json:"maxLag"`      // MaxLag is the greatest lag, entitlement less service, while at least two tenants had jobs that waited.
+}
+
+// Record is what became of one job. Times count from Config.Start.
+type Record struct {
+	Job      lockstep.JobID    `json:"job"`                // Job is which.
+	Tenant   lockstep.TenantID `json:"tenant,omitempty"`   // Tenant is whose.
+	GPUs     lockstep.MilliGPU `json:"gpus"`               // GPUs is what its gang needs at the least.
+	Submit   time.Duration     `json:"submit"`             // Submit is when it came.
+	Duration time.Duration     `json:"duration"`           // Duration is how long it had to run.
+	Start    time.Duration     `json:"start"`              // Start is when it first ran.
+	End      time.Duration     `json:"end"`                // End is when it ended.
+	Done     bool              `json:"done,omitempty"`     // Done says that it ended by itself.
+	Rejected lockstep.Reason   `json:"rejected,omitempty"` // Rejected is why it would not be tried; empty if it was not rejected.
+	Wait     time.Duration     `json:"wait"`               // Wait is the time without devices.
+	Held     time.Duration     `json:"held"`               // Held is the time with devices.
+	Service  fairness.GPUTime  `json:"service"`            // Service is devices × time held.
+	Index    float64           `json:"index"`              // Index is service over the lesser of its equal part of its tenant's entitlement and what it wanted; 0 where that is nothing.
+
+	Preemptions int `json:"preemptions,omitempty"` // Preemptions is how many times it was told to stop.
+	Resumes     int `json:"resumes,omitempty"`     // Resumes is how many times it paid to go on.
+	Extensions  int `json:"extensions,omitempty"`  // Extensions is how many of its terms ended without cost.
+	Moves       int `json:"moves,omitempty"`       // Moves is how many preemptions went straight to other devices.
+}
+
+// Overhead returns what checkpoints and resumes took together.
+func (r *Result) Overhead() fairness.GPUTime { return r.Checkpoint.Add(r.Resume) }
+
+// result makes up the figures.
+func (a *account) result(h *host) (*Result, error) {
+	now := lockstep.FromNanos(h.now)
+	totals, err := a.ledger.Totals(now)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{
+		Jobs: len(h.runs), Events: h.events, Actions: h.actions, Steps: h.steps, Records: make([]Record, 0, len(h.runs)),
+		Service: totals.Service, Held: gpuTime(a.service), Checkpoint: gpuTime(a.saving), Resume: gpuTime(a.resuming),
+		Series: a.series.out, MinRho: 1, P1Rho: 1,
+	}
+	var jct, wait []time.Duration
+	var last time.Duration
+	for _, j := range h.runs {
+		r.Records = append(r.Records, j.rec)
+		r.Preemptions += j.rec.Preemptions
+		r.Resumes += j.rec.Resumes
+		r.Extensions += j.rec.Extensions
+		r.Moves += j.rec.Moves
+		if j.rec.Rejected != "" {
+			r.Rejected++
+		}
+		if !j.rec.Done {
+			continue
+		}
+		r.Finished++
+		jct = append(jct, j.rec.End-j.rec.Submit)
+		wait = append(wait, j.rec.Wait)
+		last = max(last, j.rec.End)
+	}
+	r.JCT, r.Wait = quantiles(jct), quantiles(wait)
+	if len(h.runs) > 0 {
+		r.Makespan = max(last-h.runs[0].rec.Submit, 0)
+	}
+	if r.Makespan > 0 && a.capacity > 0 {
+		r.Utilization = a.service.Float64() / int128.Mul(uint64(a.capacity), uint64(r.Makespan)).Float64()
+	}
+	if a.unusedT.Sign() > 0 {
+		r.Fragmentation = a.looseT.Float64() / a.unusedT.Float64()
+	}
+	if slices.Sort(a.indices); len(a.indices) > 0 {
+		r.MinRho, r.P1Rho = a.indices[0], a.indices[rank(len(a.indices), 1)]
+	}
+	return r, a.report(r, now)
+}
+
+// report makes up the figures of the tenants.
+func (a *account) report(r *Result, now time.Time) error {
+	statements, err := a.ledger.AppendStatements(nil, now)
+	if err != nil {
+		return err
+	}
+	for i := range statements {
+		st, t := &statements[i], a.tenants[i]
+		x := Tenant{ID: t.id, Weight: t.weight, Jobs: t.jobs, Service: st.Service, Entitlement: st.Entitlement, Index: 1, MaxLag: t.worst}
+		if index, ok := st.Index(); ok {
+			x.Index = index
+		}
+		if x.MaxLag.Cmp(r.MaxLag) > 0 {
+			r.MaxLag = x.MaxLag
+		}
+		r.Tenants = append(r.Tenants, x)
+	}
+	return nil
+}
+
+// rank returns the index of a percentile by nearest rank.
+func rank(n, percent int) int { return max((n*percent+99)/100, 1) - 1 }
+
+func quantiles(v []time.Duration) Quantiles {
+	if len(v) == 0 {
+		return Quantiles{}
+	}
+	slices.SortFunc(v, cmp.Compare[time.Duration])
+	var sum int128.Int
+	for _, d := range v {
+		sum = sum.Add(int128.Of(int64(d)))
+	}
+	mean, _ := int128.Divide(sum, 0, uint64(len(v)))
+	_, lo := mean.Floor().Words()
+	return Quantiles{Mean: time.Duration(min(lo, math.MaxInt64)), P50: v[rank(len(v), 50)], P99: v[rank(len(v), 99)], Max: v[len(v)-1]}
+}
+
+// gpuTime returns v as the ledger's type.
+func gpuTime(v int128.Int) fairness.GPUTime {
+	var g fairness.GPUTime
+	if err := g.UnmarshalText([]byte(v.String())); err != nil {
+		// invariant: what an Int prints, a GPUTime reads.
+		panic("sim: " + err.Error())
+	}
+	return g
+}
