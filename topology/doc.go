@@ -57,14 +57,15 @@
 //
 // # Cost
 //
-// With N slots, L levels and D devices in a node: New is O(N·L) time and takes
-// about 4·L + 100 bytes a slot beside the IDs and paths that it is given. Reads
-// are a few array reads, LCA and Distance O(L) in a cache line or two for each
-// slot, and Slot one hash; none allocates. With is O(N/64 + changes) where the
-// layout is kept, else as New; Changes is O(N/256 + changes). A shape of up to 8
-// devices, unless they are all joined alike, lays up all its answers when it is
-// made, which takes a few milliseconds at most and 3 KiB. The benchmarks in
-// bench_test.go measure 1,000 to 1,000,000 nodes.
+// With N slots and L levels: New is O(N·L) time and takes about 4·L + 100 bytes a
+// slot, and 16 for each device with a name, beside the names that it is given.
+// Reads are a few array reads, LCA and Distance O(L) in a cache line or two for
+// each slot, and Slot one hash; none allocates but Node, String and MarshalJSON.
+// With is O(N/64 + changes) where the layout is kept, else as New; Changes is
+// O(N/256 + changes). A shape of up to 8 devices, unless they are all joined
+// alike, lays up all its answers when it is made, which takes a few milliseconds
+// at most and 3 KiB. The benchmarks in bench_test.go measure 1,000 to 1,000,000
+// nodes.
 //
 // # Limits
 //
