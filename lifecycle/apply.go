@@ -101,7 +101,7 @@ func (m *Machine) check(e *Event, ns int64) (j *job, drop bool, err error) {
 		if e.Attempt > j.Attempt {
 			return nil, false, fault(lockstep.ErrUnknown, op, "Attempt", itoa(e.Attempt), "the latest is "+itoa(j.Attempt))
 		}
-		if e.Attempt < j.Attempt {
+		if e.Attempt < j.Attempt || !j.attempting() {
 			return j, true, nil
 		}
 	}
@@ -378,6 +378,9 @@ func (m *Machine) enter(j *job, to State, e *Event, ns int64) {
 			s.Freed = j.GPUs
 			j.GPUs = 0
 		}
+	}
+	if to == Admitted {
+		j.Cause, s.Cause = "", "" // that of the attempt before
 	}
 	j.State, j.Deadline = to, never
 	switch to {

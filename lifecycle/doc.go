@@ -12,14 +12,14 @@
 // flags of Running, not states.
 //
 // Each time a job is reserved begins an attempt. Attempts only grow, and what
-// an agent says about an earlier one is counted and dropped.
+// an agent says about one that is over is counted and dropped.
 //
 // Invariants:
 //
 //  1. Devices go back to the pool only at the end of Cleaning, as they are
 //     confirmed; those that are not by the deadline are quarantined, not freed.
 //     Before the start (Reserving) all go back at once.
-//  2. Events of earlier attempts change nothing.
+//  2. Events of attempts that are over change nothing.
 //  3. Each attempt of a job starts at most once.
 //  4. One cause consumes one budget once: an attempt is charged at most once.
 //  5. A job has one pending transition at most: what is being drained is not

@@ -207,7 +207,7 @@ func New(cfg Config) (*Machine, error) {
 // Len returns how many jobs the machine knows, terminal ones included.
 func (m *Machine) Len() int { return len(m.jobs) }
 
-// Dropped returns how many events were about earlier attempts.
+// Dropped returns how many events were about attempts that were over.
 func (m *Machine) Dropped() int64 { return m.dropped }
 
 // Job returns what is known of a job.

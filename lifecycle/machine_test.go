@@ -462,6 +462,7 @@ func TestEarlierAttemptsAreDropped(t *testing.T) {
 	_, err := m.Apply(nil, &Event{Move: MoveExit, Time: t0, Job: "a", Attempt: 8})
 	require.ErrorIs(t, err, lockstep.ErrUnknown)
 	apply(t, m, Event{Move: MoveDrain, Time: t0, Cause: CausePreempt}, Event{Move: MoveExit, Time: t0}, Event{Move: MoveClean, Time: t0})
+	require.Empty(t, apply(t, m, Event{Move: MoveExit, Time: t0, Attempt: 7}), "the latest attempt is over as well")
 	_, err = m.Apply(nil, &Event{Move: MoveReserve, Time: t0, Job: "a", Attempt: 7})
 	require.ErrorIs(t, err, lockstep.ErrStale, "an attempt starts once")
 }

@@ -151,6 +151,12 @@ func (m *Machine) ForEvent(dst []Event, v *lockstep.Event) []Event {
 // leaving reports whether j's attempt is being ended.
 func (j *job) leaving() bool { return j.State == Draining || j.State == Lost || j.State == Cleaning }
 
+// attempting reports whether j is in an attempt, from its reservation to the end
+// of its cleaning.
+func (j *job) attempting() bool {
+	return j.State == Reserving || j.State == Starting || j.State == Running || j.leaving()
+}
+
 // causeOf reads a cause from a reason; "" where it names none.
 func causeOf(r lockstep.Reason) Cause {
 	switch c := Cause(r); c {
