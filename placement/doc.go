@@ -2,19 +2,15 @@
 //
 // # Model
 //
-// A State lies over a topology.Tree. Every node has devices, processor, memory,
-// network endpoints and member slots; a member of a gang takes whole devices and
-// amounts of the rest on one node, and always one slot. Fit finds a place and
-// changes nothing; Apply takes a plan of the present version, all of it or none.
-// These hold after every call:
-//
-//   - no device has two members, and no amount or slot of a node is given out
-//     twice (a node that shrank under its members may be overdrawn until they go);
-//   - all members of a gang sit in one domain of its required level, and each
-//     inner group in one domain of the group's level;
-//   - a call that returns an error has changed nothing.
-//
-// What-if is the same code: Mark, act, Rollback; only what was changed is undone.
+// A State lies over a topology.Tree. A member of a gang takes whole devices and
+// amounts of processor, memory and network endpoints on one node, and always one
+// member slot. Fit finds a place and changes nothing; Apply takes a plan of the
+// present version, all of it or none. After every call: no device has two
+// members, and nothing of a node is given out twice (a node that shrank under its
+// members is overdrawn until they go); plans of Fit keep a gang in one domain of
+// its required level and each inner group in one of the group's; a call that
+// returned an error has changed nothing. What-if is the same code: Mark, act,
+// Rollback.
 //
 // # Usage
 //
@@ -25,54 +21,50 @@
 //
 // # Order of decision
 //
-// A domain's room for a role is counted in units: members below the level of the
-// role's inner groups, whole groups in a domain of that level (its members divided
-// by the size, rounded down) and, summed up, in coarser ones. A node's members are
-// the least over the resources that the role asks for. A node counts only when
-// it is open, healthy, not excluded, and meets classes, device memory, selectors,
-// taints and affinities. Fit decides in this order:
+// A domain's room for a role is counted in units: below the level of its inner
+// groups members; in a domain of that level whole groups, its members divided by
+// the size, rounded down; in coarser ones the sum of those. A node's members are
+// the least over the resources that the role asks for; 0 where it is cordoned,
+// unhealthy, excluded or does not meet class, device memory, selectors, taints and
+// affinities. Fit decides in this order:
 //
-//  1. Penalty. Nodes of the least class of penalty alone, then also of the next,
+//  1. Penalty: nodes of the least class of penalty alone, then of the next as well,
 //     until the gang fits. The class of penalty p is the bit length of p.
-//  2. Counts. The most members of each role if they fit, else the least, and then
-//     roles in order as many more as fit, found by bisection.
-//  3. Level. The finest first, from the preferred level, or from nodes where none
-//     is preferred, to the required level, or the cluster. Spread begins at the
-//     required level where none is preferred. Preferred finer than required holds.
+//  2. Counts: the most members if they fit, else the least, and then roles in
+//     order as many more as fit, found by bisection.
+//  3. Level: finest first, from the preferred level (nodes where none is; the
+//     required one for Spread; the required one where preferred is coarser) to the
+//     required level, or the cluster.
 //  4. Domain, by the first role in packing order (most devices, CPU, memory,
-//     endpoints, then role order). Pack: least units that suffice; Spread: most
-//     units; ties to the lowest index. Among nodes, for both: a node with members
-//     on it, least units, then fewest free devices, then lowest slot; if there is
-//     none, an idle node, of the lowest domain (the level above nodes) with least
-//     room, then lowest index, and in it by the same terms.
-//  5. Inside the domain, level by level. Pack: the child with least units that
-//     hold all that is left, if any; else the child with most units takes all it
-//     can, and again. Nodes: for the last part one in use before an idle one, then
-//     least units; for a full part most units, then one in use; then fewest free
-//     devices; ties to the lowest index. Spread: every child the same number, or
-//     all it can hold; those left over to the children with most units, ties to
-//     the lowest index; inside an inner group's domain as Pack.
+//     endpoints, role order). Pack: least units that suffice; Spread: most; ties to
+//     the lowest index. Nodes, for both: one in use, by least units, fewest free
+//     devices, lowest slot; if there is none an idle one, of the lowest domain above
+//     nodes by least room and index, and in it by the same terms.
+//  5. Inside, level by level. Pack: the child with least units that hold all that is
+//     left, if any; else the child with most units takes all it can, and again. Of
+//     nodes, for the last part one in use, then least units; for a full part most
+//     units, then one in use; for both fewest free devices. Spread: every child the
+//     same number or all it can hold, the odd ones to those with most units; inside
+//     an inner group's domain as Pack. Ties to the lowest index.
 //  6. Devices of each member in turn: topology.Shape.Closest of those free.
 //  7. Ranks: role by role, in slot order.
 //
 // Several roles go into one domain in packing order, each on what those before
-// left; a domain that does not take them so is passed over for the next in order
-// of step 4, then the next level. With Prefer, steps 1 and 2 are the same; then
-// members that may stay, by whole inner groups, in the domain of the required
-// level that holds most of them (ties to the lowest), keep node and devices, and
-// the others go into the finest domain around them that takes them; where that
-// fails, Prefer is without effect.
+// left; a domain that does not take them is passed over for the next by 4 and 3.
+// With Prefer, 1 and 2 are the same; then members that may stay, by whole inner
+// groups, in the domain of the required level that holds most (ties to the lowest)
+// keep node and devices, and the others go into the finest domain around them with
+// room; where there is none, Prefer is without effect.
 //
-// Explain counts for each node the first that rules it out: cordoned, unhealthy,
-// excluded, device, selector, taint, affinity, capacity, busy. Its changes, in
-// this order: the finest coarser level that fits; as many members as fit; no
-// constraints; fewest nodes to open; fewest nodes to free; what to add.
+// Explain names for each node the first that rules it out: cordoned, unhealthy,
+// excluded, device, selector, taint, affinity, capacity, busy. Its changes, in this
+// order: relax, shrink, tolerate, open, free, add.
 //
 // # Errors
 //
-// Fit, Explain and Room return ErrInvalid and ErrUnknown; Apply and Adopt also
-// ErrDuplicate and ErrConflict, Apply ErrStale; Rollback and Commit ErrStale;
-// calls that name a node or a job ErrUnknown; Restore ErrInvalid and ErrConflict.
+// ErrInvalid and ErrUnknown: Fit, Explain, Room, calls that name a node or a job,
+// New, Rebase. Also ErrDuplicate and ErrConflict: Apply, Adopt; ErrStale: Apply,
+// Rollback, Commit. Restore: ErrInvalid, ErrConflict.
 //
 // # Concurrency
 //
@@ -81,22 +73,20 @@
 //
 // # Cost
 //
-// A kind of demand (what a role needs, its constraints and groups) is indexed when
-// it is first asked for: O(nodes) time and about 4 bytes a node. From then on Fit
-// costs O(levels + nodes of the plan + slots changed since), Apply and Release
-// O(members), Rollback what was changed, Rebase O(nodes changed). Several roles
-// cost that for each domain tried. None of Fit, Apply, Release allocates once
-// warm. The benchmarks are BenchmarkDecision and BenchmarkLargeGang.
+// A kind of demand is indexed when first asked for: O(nodes). From then on Fit is
+// O(levels + nodes of the plan + slots changed since), Apply and Release O(members),
+// Rollback what was changed, Rebase O(nodes changed); several roles cost that for
+// each domain tried. Fit, Apply and Release allocate nothing once warm
+// (BenchmarkDecision, BenchmarkLargeGang). Memory is about 200 bytes a node, 24 a
+// member, and 4 a node for each kind.
 //
 // # Limits
 //
-// For a single role the answer is exact: it fits if and only if a domain has room
-// in units as above. Several roles are packed greedily; that is exact where all
-// take whole nodes, or all ask for the same, under the same constraints and
-// without inner groups, and may miss a packing otherwise. ChangeFree and ChangeOpen
-// are the fewest nodes for a single role without inner groups above nodes, else
-// few; every change named was tried, ChangeAdd excepted. Shares of a device are
-// refused with ReasonUnsupported. A node takes at most MaxSlots members, a tree
-// has at most 18 levels and 2^21-1 slots. Members of the same gang do not count
-// for its own affinities.
+// For one role the answer is exact: it fits if and only if a domain has the units.
+// Several roles are packed greedily: exact where all ask for the same, or for whole
+// nodes that are alike, under the same constraints and without inner groups; else a
+// packing may be missed. Open and free are the fewest nodes for one role
+// without inner groups, else few; all changes but add were tried. Shares of a device
+// are refused with ReasonUnsupported. A gang does not count for its own affinities.
+// A tree has at most 18 levels and 2^21-1 slots.
 package placement

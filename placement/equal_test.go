@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -360,6 +361,8 @@ func TestStateEqualsBruteForce(t *testing.T) {
 	if testing.Short() {
 		sequences = 3_000
 	}
+	old := debug.SetGCPercent(1000) // the reference makes much litter
+	t.Cleanup(func() { debug.SetGCPercent(old) })
 	shapes := someShapes(t)
 	asked, fitted := 0, 0
 	for seed := range sequences {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -42,11 +43,42 @@ func TestChangesLetTheGangIn(t *testing.T) {
 		for _, c := range e.Changes {
 			tried[c.Kind]++
 			require.True(t, w.after(r, &c, &after), "seed %d: %v does not help: %v", seed, c, &e)
+			w.fewest(r, &c)
 		}
 	}
 	t.Log(tried)
 	for _, kind := range []lockstep.ChangeKind{lockstep.ChangeFree, lockstep.ChangeRelax, lockstep.ChangeShrink, lockstep.ChangeOpen, lockstep.ChangeTolerate, lockstep.ChangeAdd} {
 		require.Greater(t, tried[kind], sequences/200, "%s was hardly tried", kind)
+	}
+}
+
+// fewest tries every smaller set of nodes of one domain, for the gangs of which
+// ChangeFree and ChangeOpen promise the fewest.
+func (w *world) fewest(r *lockstep.Request, c *lockstep.Change) {
+	if len(r.Gang.Roles) > 1 || r.Gang.Roles[0].Inner.Size > 1 || len(c.Nodes) < 2 || len(r.Gang.Constraints.Affinity)+len(r.Gang.Roles[0].Constraints.Affinity) > 0 {
+		return
+	}
+	e := &explainer{s: w.s, r: r, g: r.Gang}
+	var slots []int32
+	for x := range w.s.slots {
+		if c := &w.s.slots[x]; c.flags&(vacant|excluded) == 0 {
+			slots = append(slots, int32(x))
+		}
+	}
+	for set := range 1 << len(slots) {
+		if bits.OnesCount(uint(set)) != len(c.Nodes)-1 {
+			continue
+		}
+		var nodes []gained
+		for i, x := range slots {
+			if set>>i&1 != 0 {
+				nodes = append(nodes, gained{x: x})
+			}
+		}
+		if c.Kind == lockstep.ChangeFree {
+			nodes = slices.DeleteFunc(nodes, func(n gained) bool { return w.s.slots[n.x].flags != 0 })
+		}
+		require.False(w.t, e.wouldWith(c.Kind, nodes), "%v: fewer will do: %v", c, nodes)
 	}
 }
 

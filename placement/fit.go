@@ -32,7 +32,10 @@ type saved struct {
 // Fit looks for room for a gang and writes where it would run into out, whose
 // memory is used again. It changes nothing: Apply takes the plan. Where the
 // verdict is not feasible, out is left empty. The order of decision is in the
-// package documentation.
+// package documentation. The verdict's Score is the levels between the domain and
+// the nodes, times 2^32, plus the units that stay free there for its first role in
+// packing order. Of a refusal by several roles, Fit counts the members of the role
+// that binds: the first that does not fit by itself, else the first of all.
 //
 // It returns lockstep.ErrInvalid for a nil or malformed request and ErrUnknown
 // for levels and nodes that the tree lacks. It allocates nothing once it has

@@ -144,10 +144,10 @@ func (s *State) packWide(v *view, l int, first, end, n int32) {
 	} else {
 		set = &v.sets[l]
 	}
-	k, ok := v.within(set, l, first, end, 1<<62, true)
-	for ; n > 0 && ok; k, ok = v.within(set, l, first, end, k>>low, true) {
+	k, ok := v.roomiest(set, l, first, end, 1<<31, low)
+	for ; n > 0 && ok; k, ok = v.roomiest(set, l, first, end, k>>low, low) {
 		units := k >> low
-		for c, in := k, true; n > 0 && in; c, in = v.within(set, l, first, end, c+1, false) {
+		for c, in := k, true; n > 0 && in; c, in = v.within(set, l, first, end, c+1) {
 			if c>>low != units {
 				break
 			}
@@ -168,21 +168,21 @@ func (s *State) packWide(v *view, l int, first, end, n int32) {
 func (s *State) lastWide(v *view, set *ordset, l int, first, end, n int32, now uint64, node bool) uint64 {
 	low := v.doms[l]
 	if !node {
-		if k, ok := v.within(set, l, first, end, uint64(n)<<low, false); ok && k>>low < now>>low {
+		if k, ok := v.within(set, l, first, end, uint64(n)<<low); ok && k>>low < now>>low {
 			return k
 		}
 		return now
 	}
 	low += moodBits
 	idle, found := uint64(0), false
-	for k, ok := v.within(set, l, first, end, uint64(n)<<low, false); ok && k>>low < now>>low; {
+	for k, ok := v.within(set, l, first, end, uint64(n)<<low); ok && k>>low < now>>low; {
 		if k>>v.doms[l]&idleBit == 0 {
 			return k
 		}
 		if !found {
 			idle, found = k, true
 		}
-		k, ok = v.within(set, l, first, end, (k>>low+1)<<low, false)
+		k, ok = v.within(set, l, first, end, (k>>low+1)<<low)
 	}
 	if found && now>>v.doms[l]&idleBit != 0 {
 		return idle
@@ -190,38 +190,10 @@ func (s *State) lastWide(v *view, set *ordset, l int, first, end, n int32, now u
 	return now
 }
 
-// within returns the least key of a child in [first, end) that is at least
-// from. With top, it returns the least key of the most units below from units.
-func (v *view) within(set *ordset, l int, first, end int32, from uint64, top bool) (uint64, bool) {
+// within returns the least key of a child in [first, end) that is at least from.
+func (v *view) within(set *ordset, l int, first, end int32, from uint64) (uint64, bool) {
 	shift := v.doms[l]
 	mask := uint64(1)<<shift - 1
-	if top {
-		low := shift
-		if l == len(v.doms)-1 {
-			low += moodBits
-		}
-		below := ^uint64(0)
-		if from < 1<<62 {
-			if from == 0 {
-				return 0, false
-			}
-			below = from<<low - 1
-		}
-		for {
-			k, ok := set.prev(below)
-			if !ok {
-				return 0, false
-			}
-			units := k >> low
-			if k, ok = v.within(set, l, first, end, units<<low, false); ok && k>>low == units {
-				return k, true
-			}
-			if units == 0 {
-				return 0, false
-			}
-			below = units<<low - 1
-		}
-	}
 	k, ok := set.next(from)
 	for ok {
 		x := int32(k & mask)
@@ -234,6 +206,22 @@ func (v *view) within(set *ordset, l int, first, end int32, from uint64, top boo
 			k = (k>>shift+1)<<shift | uint64(first)
 		}
 		k, ok = set.next(k)
+	}
+	return 0, false
+}
+
+// roomiest returns the least key, of a child in [first, end), of the most units
+// below the given; low is the number of bits below a key's units.
+func (v *view) roomiest(set *ordset, l int, first, end int32, below uint64, low uint) (uint64, bool) {
+	for below > 0 {
+		k, ok := set.prev(below<<low - 1)
+		if !ok {
+			return 0, false
+		}
+		below = k >> low
+		if k, ok = v.within(set, l, first, end, below<<low); ok && k>>low == below {
+			return k, true
+		}
 	}
 	return 0, false
 }

@@ -100,13 +100,20 @@ func TestMoreRoomNeverHurts(t *testing.T) {
 
 // TestDecisionAllocatesNothing holds the hot path to no allocation once warm.
 func TestDecisionAllocatesNothing(t *testing.T) {
-	s, err := New(benchTree(t, 1024), Config{})
+	tree := benchTree(t, 1024)
+	var cfg Config
+	for x := range tree.Slots() {
+		id, _ := tree.NodeAt(int32(x))
+		cfg.Nodes = append(cfg.Nodes, Node{ID: id, Class: "h100", GPUMemory: 80})
+	}
+	s, err := New(tree, cfg)
 	require.NoError(t, err)
 	roles := []lockstep.Role{
 		{Min: 16, Demand: lockstep.Demand{GPUs: 8}},
 		{Min: 3, Max: 9, Demand: lockstep.Demand{GPUs: 2, CPU: 100}},
 		{Min: 64, Demand: lockstep.Demand{GPUs: 4}, Inner: lockstep.Inner{Size: 8, Level: "rack"}},
 		{Min: 1, Demand: lockstep.Demand{CPU: 100}},
+		{Min: 4, Demand: lockstep.Demand{GPUs: 1, Classes: []lockstep.DeviceClass{"a100", "h100"}, GPUMemory: 80}},
 	}
 	var plan lockstep.Plan
 	for i := range roles {
@@ -298,4 +305,73 @@ func TestPenalisedNodesComeLast(t *testing.T) {
 		p := s.mustPlace(t, gangOf(lockstep.JobID(want), 1, 8))
 		require.Equal(t, want, p.Members[0].Node)
 	}
+}
+
+// TestLikeRolesAreExact holds that splitting a role in two of the same demand
+// changes nothing about whether it fits.
+func TestLikeRolesAreExact(t *testing.T) {
+	sequences := 10_000
+	if testing.Short() {
+		sequences = 1_000
+	}
+	shapes := someShapes(t)
+	fitted := 0
+	for seed := range sequences {
+		w := newWorld(t, uint64(seed), shapes)
+		for range 6 {
+			w.step()
+		}
+		one := w.gang()
+		one.Roles = one.Roles[:1]
+		r := &one.Roles[0]
+		r.Name, r.Inner, r.Max = "a", lockstep.Inner{}, 0
+		two := *one
+		two.Roles = []lockstep.Role{*r, *r}
+		two.Roles[1].Name = "b"
+		r.Min *= 2
+		a, err := w.s.Fit(&lockstep.Request{Gang: one}, &w.plan)
+		require.NoError(t, err)
+		b, err := w.s.Fit(&lockstep.Request{Gang: &two}, &w.plan)
+		require.NoError(t, err)
+		require.Equal(t, a.Feasible, b.Feasible)
+		fitted += boolInt(a.Feasible)
+	}
+	require.Greater(t, fitted, sequences/10)
+}
+
+// TestViewsFallBehind lets a view miss more changes than the ring holds.
+func TestViewsFallBehind(t *testing.T) {
+	s := stateOf(t, nodesOf(4), Config{})
+	var p lockstep.Plan
+	ask := func(gpus int) lockstep.NodeID {
+		v, err := s.Fit(&lockstep.Request{Gang: gangOf("g", 1, gpus)}, &p)
+		require.NoError(t, err)
+		require.True(t, v.Feasible)
+		return p.Members[0].Node
+	}
+	require.Equal(t, lockstep.NodeID("n0"), ask(8))
+	require.NoError(t, s.Cordon("n0"))
+	for range len(s.changed) {
+		require.NoError(t, s.Cordon("n3"))
+		require.NoError(t, s.Open("n3"))
+	}
+	require.Greater(t, s.end, uint64(len(s.changed)))
+	require.Equal(t, lockstep.NodeID("n1"), ask(8))
+	require.NoError(t, s.verify())
+}
+
+// TestSeveralRolesTryEveryNode needs the third of three nodes in use: the others
+// take one role only.
+func TestSeveralRolesTryEveryNode(t *testing.T) {
+	s := stateOf(t, nodesOf(3), Config{Nodes: []Node{{ID: "n0", CPU: 1000}, {ID: "n1", CPU: 1000}, {ID: "n2", CPU: 2000}}})
+	for i := range 3 {
+		g := gangOf(lockstep.JobID(fmt.Sprint("j", i)), 1, 5)
+		require.NoError(t, s.Adopt(&lockstep.Plan{Job: g.ID, Gang: g, Members: []lockstep.Member{{Node: lockstep.NodeID(fmt.Sprint("n", i)), Devices: 0b11111}}}))
+	}
+	g := gangOf("g", 1, 2)
+	g.Required = lockstep.LevelNode
+	g.Roles[0].Name, g.Roles[0].Demand.CPU = "a", 1000
+	g.Roles = append(g.Roles, lockstep.Role{Name: "b", Min: 1, Demand: lockstep.Demand{GPUs: 1, CPU: 1000}})
+	p := s.mustPlace(t, g)
+	require.Equal(t, []lockstep.Member{{Role: 0, Node: "n2", Devices: 0b1100000}, {Role: 1, Node: "n2", Devices: 0b10000000}}, p.Members)
 }

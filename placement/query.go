@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -142,8 +143,8 @@ func (s *State) checkAffinities(call string, role int, c *lockstep.Constraints) 
 	return nil
 }
 
-// plain reports whether a gang is surely valid at a glance: one that is not
-// may be so all the same.
+// plain reports whether a gang is surely valid at a glance, without allocating;
+// one that is not may be so all the same.
 func plain(g *lockstep.Gang) bool {
 	if !plainID(g.ID) || len(g.Roles) == 0 || len(g.Roles) > lockstep.MaxRoles ||
 		g.Strategy != lockstep.Pack && g.Strategy != lockstep.Spread || !plainWishes(&g.Constraints) {
@@ -152,22 +153,37 @@ func plain(g *lockstep.Gang) bool {
 	total := 0
 	for i := range g.Roles {
 		r := &g.Roles[i]
-		d, limit := &r.Demand, r.Limit()
-		if r.Min < 1 || limit < r.Min || limit > lockstep.MaxMembers || len(g.Roles) > 1 && (r.Name == "" || repeated(g.Roles[:i], r.Name)) {
+		if len(g.Roles) > 1 && (r.Name == "" || repeated(g.Roles[:i], r.Name)) {
 			return false
 		}
-		if size := r.Inner.Size; size < 0 || size > 1 && (r.Min%size != 0 || limit%size != 0) {
+		if !plainCounts(r) || !plainDemand(&r.Demand) || !plainWishes(&r.Constraints) {
 			return false
 		}
-		if d.GPUs < 0 || d.GPUs > lockstep.MaxDevicesPerNode || d.Share != 0 || d.GPUMemory < 0 || len(d.Classes) != 0 ||
-			d.CPU < 0 || d.CPU > 1<<42 || d.Memory < 0 || d.Memory > 1<<42 || d.RDMA < 0 || d.RDMA > 1<<10 ||
-			d.GPUs == 0 && d.GPUMemory != 0 || !plainWishes(&r.Constraints) {
-			return false
-		}
-		total += limit
+		total += r.Limit()
 	}
 	return total <= lockstep.MaxMembers
 }
+
+func plainCounts(r *lockstep.Role) bool {
+	limit, size := r.Limit(), r.Inner.Size
+	return r.Min >= 1 && limit >= r.Min && limit <= lockstep.MaxMembers &&
+		(size == 0 || size == 1 || size > 1 && r.Min%size == 0 && limit%size == 0)
+}
+
+func plainDemand(d *lockstep.Demand) bool {
+	for i, c := range d.Classes {
+		if c == "" || slices.Contains(d.Classes[:i], c) {
+			return false
+		}
+	}
+	if d.GPUs == 0 && (d.GPUMemory != 0 || d.Share != 0 || len(d.Classes) != 0) {
+		return false
+	}
+	return within(int64(d.GPUs), lockstep.MaxDevicesPerNode) && within(int64(d.Share), int64(lockstep.WholeGPU)) && d.GPUMemory >= 0 &&
+		within(int64(d.CPU), 1<<42) && within(int64(d.Memory), 1<<42) && within(int64(d.RDMA), 1<<10)
+}
+
+func within(v, most int64) bool { return 0 <= v && v <= most }
 
 func repeated(roles []lockstep.Role, name lockstep.RoleName) bool {
 	for i := range roles {
@@ -178,11 +194,12 @@ func repeated(roles []lockstep.Role, name lockstep.RoleName) bool {
 	return false
 }
 
-// plainWishes knows the operators that are common in selectors.
 func plainWishes(c *lockstep.Constraints) bool {
 	for i := range c.Selector {
 		r := &c.Selector[i]
-		if r.Key == "" || r.Operator != lockstep.In && r.Operator != lockstep.NotIn || len(r.Values) == 0 {
+		valued := r.Operator == lockstep.In || r.Operator == lockstep.NotIn
+		bare := r.Operator == lockstep.Exists || r.Operator == lockstep.DoesNotExist
+		if r.Key == "" || !valued && !bare || valued != (len(r.Values) > 0) {
 			return false
 		}
 	}

@@ -32,7 +32,7 @@ type Node struct {
 type Config struct {
 	Nodes   []Node // Nodes are in any order; a node of the tree without an entry gets Node{ID: id}. New copies them.
 	Views   int    // Views bounds how many kinds of demand stay indexed; 0 means 64. The kind asked for least recently makes room.
-	Journal int    // Journal bounds the changes kept for Rollback; 0 means 1<<20. Beyond it every open mark goes stale.
+	Journal int    // Journal bounds the changes kept for Rollback; 0 means 65,536. Beyond it every open mark goes stale.
 
 	wide int32 // above how many children a domain is searched by index; 0 means 128; tests lower it
 }
@@ -132,7 +132,7 @@ func New(tree *topology.Tree, cfg Config) (*State, error) {
 		cfg.Views = 64
 	}
 	if cfg.Journal == 0 {
-		cfg.Journal = 1 << 20
+		cfg.Journal = 1 << 16
 	}
 	if cfg.wide == 0 {
 		cfg.wide = wide
@@ -176,7 +176,7 @@ func (s *State) layout(tree *topology.Tree) {
 	for x := range s.slots {
 		s.slots[x] = slot{flags: vacant, head: nowhere()}
 	}
-	s.changed = make([]int32, max(1024, 1<<bits.Len(uint(n))))
+	s.changed = make([]int32, max(64, 1<<bits.Len(uint(n))))
 	s.views.clear()
 	s.classes, s.terms = nil, nil
 }

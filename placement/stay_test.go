@@ -120,3 +120,24 @@ func TestPreferReplacesOnlyTheLostNode(t *testing.T) {
 		require.Equal(t, before.Members[rank], after.Members[rank])
 	}
 }
+
+// TestPreferMendsTornGroups prefers a place in which one inner group sits in two
+// racks: that group moves, the whole one stays.
+func TestPreferMendsTornGroups(t *testing.T) {
+	s := stateOf(t, nodesOf(8), Config{})
+	g := gangOf("g", 4, 8)
+	g.Roles[0].Inner = lockstep.Inner{Size: 2, Level: "rack"}
+	prefer := &lockstep.Plan{Job: "g", Gang: g}
+	for _, id := range []lockstep.NodeID{"n0", "n2", "n6", "n7"} {
+		prefer.Members = append(prefer.Members, lockstep.Member{Node: id, Devices: 0xff})
+	}
+	var p lockstep.Plan
+	v, err := s.Fit(&lockstep.Request{Gang: g, Prefer: prefer}, &p)
+	require.NoError(t, err)
+	require.True(t, v.Feasible)
+	var nodes []lockstep.NodeID
+	for _, m := range p.Members {
+		nodes = append(nodes, m.Node)
+	}
+	require.Equal(t, []lockstep.NodeID{"n0", "n1", "n6", "n7"}, nodes)
+}

@@ -114,6 +114,10 @@ func (s *State) most(v *view, level int, need int32) (units, d int32) {
 // CPU, memory, endpoints and slots of which less is left than members need, else
 // the first that they need at all.
 func (s *State) binding(out *lockstep.Verdict, v *view, level int, d int32, members int64) {
+	if asked := members * int64(v.kind.gpus); level == 0 && v.free < asked { // without a look at every node
+		out.Resource, out.Requested, out.Available = lockstep.ResourceGPU, asked*int64(lockstep.WholeGPU), v.free*int64(lockstep.WholeGPU)
+		return
+	}
 	first, end := s.tree.Range(level, d)
 	var left [5]int64
 	for x := first; x < end; x++ {

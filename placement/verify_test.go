@@ -45,6 +45,21 @@ func (s *State) verify() error {
 			return fmt.Errorf("slot %d: %+v, want %+v", x, got, want[x])
 		}
 	}
+	for _, t := range s.terms {
+		counts, total := make([]int32, len(t.counts)), int32(0)
+		for _, rec := range s.byID { // in any order: sums
+			j := &s.jobs[rec]
+			for i := range j.seats {
+				if x := j.seats[i].slot; x >= 0 && matches(t.match, j.gang.Labels) {
+					counts[s.tree.DomainOf(t.level, x)]++
+					total++
+				}
+			}
+		}
+		if !slices.Equal(counts, t.counts) || total != t.total {
+			return fmt.Errorf("term %v: %v, want %v", t.match, t.counts, counts)
+		}
+	}
 	for _, v := range s.views.list {
 		if err := s.verifyView(v); err != nil {
 			return err
