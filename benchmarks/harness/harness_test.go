@@ -90,9 +90,15 @@ func TestPercentile(t *testing.T) {
 		want   int64
 	}{
 		{nil, 50, 0},
-		{[]int64{7}, 50, 7}, {[]int64{7}, 99, 7},
-		{[]int64{1, 2}, 50, 1}, {[]int64{1, 2, 3}, 50, 2}, {[]int64{1, 2}, 100, 2},
-		{hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {hundred, 0.1, 1},
+		{[]int64{7}, 50, 7},
+		{[]int64{7}, 99, 7},
+		{[]int64{1, 2}, 50, 1},
+		{[]int64{1, 2, 3}, 50, 2},
+		{[]int64{1, 2}, 100, 2},
+		{hundred, 50, 50},
+		{hundred, 99, 99},
+		{hundred, 100, 100},
+		{hundred, 0.1, 1},
 	} {
 		require.Equal(t, tc.want, Percentile(tc.sorted, tc.p), "%v of %v", tc.p, len(tc.sorted))
 	}

@@ -10,7 +10,7 @@
 // gangs of 1, 2, 4, 8, 16, 32 or 64 whole nodes, each size as likely as the
 // others. A gang of up to 16 nodes must sit in one rack, a larger one in one
 // block. Before a gang is placed, gangs leave until it would bring the cluster to
-// 70% at most: the oldest first, or any at random, as -release says. The run
+// 70% at most (-fill): any at random, or the oldest first, as -release says. The run
 // warms up until ten times the cluster's nodes have been placed, so that the free
 // room is as scattered as it stays, and only then measures.
 //

@@ -53,6 +53,9 @@ func (p *program) peers() error {
 	return nil
 }
 
+// peerFill is the use, in percent of the nodes, above which HiveD's run released.
+const peerFill = 70
+
 // likeHiveD returns gangs placed in a second of processor time on HiveD's input.
 func (p *program) likeHiveD(nodes int) (float64, error) {
 	state, err := newState(nodes)
@@ -63,7 +66,7 @@ func (p *program) likeHiveD(nodes int) (float64, error) {
 	for n := 1; n <= 16; n *= 2 {
 		shapes = append(shapes, shape{nodes: n, required: levelRack})
 	}
-	c := newChurn(workload{nodes: nodes, percent: fill, release: oldest, shapes: shapes, inTurn: true, seed: p.Seed}, state)
+	c := newChurn(workload{nodes: nodes, percent: peerFill, release: oldest, shapes: shapes, inTurn: true, seed: p.Seed}, state)
 	if err := c.warm(2); err != nil {
 		return 0, err
 	}

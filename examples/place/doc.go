@@ -21,10 +21,12 @@
 // duration_s, gpus and state, in any order; others are ignored. Every job is
 // submitted at its time to a gang.Admission over a placement.State, first come
 // first served, with the backfill that -backfill names (easy, conservative or
-// none), and ends its duration after it started. A job of more devices than a
-// node has becomes members of one whole node each and one for the rest.
-// -walltime true tells the admission how long each job will run, -walltime none
-// does not. -limit stops reading after so many jobs.
+// none, or the number of blocked jobs that have reservations; conservative gives
+// every blocked job one, which takes long where hundreds wait), and ends its
+// duration after it started. A job of more devices than a node has becomes
+// members of one whole node each and one for the rest; one that the empty cluster
+// could not hold is rejected. -walltime true tells the admission how long each
+// job will run, -walltime none does not. -limit stops reading after so many jobs.
 //
 // It prints how long jobs waited, how full the cluster was over time, how much
 // of the free room was scattered, and checks the run against books of its own

@@ -48,7 +48,12 @@ func TestClusterIsDealtEvenly(t *testing.T) {
 	require.True(t, ok)
 
 	for _, bad := range []clusterSpec{
-		{}, {Nodes: -1}, {Nodes: 2, Racks: 3}, {Nodes: 4, Racks: 2, Blocks: 3}, {Nodes: 1, GPUs: 65}, {Nodes: 1 << 30},
+		{},
+		{Nodes: -1},
+		{Nodes: 2, Racks: 3},
+		{Nodes: 4, Racks: 2, Blocks: 3},
+		{Nodes: 1, GPUs: 65},
+		{Nodes: 1 << 30},
 		{Nodes: 1, Racks: -1},
 	} {
 		_, err := bad.state()

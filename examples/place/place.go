@@ -112,7 +112,7 @@ func (o *outcome) print(w io.Writer, width int) error {
 	if err := drawMap(&b, o.Racks, width); err != nil {
 		return err
 	}
-	b.WriteByte('\n')
+	fmt.Fprintf(&b, "\n%c free, %c free on a node that takes no more members\n\n", cellFree, cellClosed)
 	for i := range o.Placed {
 		p := &o.Placed[i]
 		gpus := 0

@@ -26,7 +26,7 @@ func TestDemoShowsEveryKindOfAnswer(t *testing.T) {
 		"5 gangs placed, 4 waiting",
 		"oversize: does not fit: capacity",
 		"one-rack: does not fit: fragmented",
-		"would fit: ",
+		"would fit: require level block",
 		"open r3n3",
 		"RANK=9",
 		"WORLD_SIZE=24",

@@ -22,13 +22,13 @@ type replayConfig struct {
 // nothing waits.
 type replayer struct {
 	cfg       replayConfig
-	state     *placement.State
+	empty     *placement.State // the same cluster with nothing on it, to tell what will never fit
 	admission *gang.Admission
 	ledger    *ledger
 	jobs      map[lockstep.JobID]*traced
 	ends      endHeap
 	wake      time.Duration // when the admission wants to be stepped, if before the next event; 0 is not
-	fresh     []lockstep.JobID
+	probe     lockstep.Plan
 	waiting   int
 	rejected  int
 	history   history
@@ -51,6 +51,10 @@ func newReplayer(cfg replayConfig) (*replayer, error) {
 	if err != nil {
 		return nil, err
 	}
+	empty, err := cfg.Cluster.state()
+	if err != nil {
+		return nil, err
+	}
 	admission, err := gang.New(gang.Config{Placer: state, Backfill: cfg.Backfill, StartAtOnce: true})
 	if err != nil {
 		return nil, err
@@ -63,7 +67,7 @@ func newReplayer(cfg replayConfig) (*replayer, error) {
 		}
 	}
 	return &replayer{
-		cfg: cfg, state: state, admission: admission, ledger: newLedger(devices, zero),
+		cfg: cfg, empty: empty, admission: admission, ledger: newLedger(devices, zero),
 		jobs: make(map[lockstep.JobID]*traced), history: history{total: cfg.Cluster.Nodes * cfg.Cluster.GPUs},
 	}, nil
 }
@@ -115,14 +119,24 @@ func (r *replayer) nextTime(rest []job) (next time.Duration, ok bool) {
 	return next, ok
 }
 
+// submit hands a job to the admission, unless the cluster could not hold it even
+// when empty: to wait for a larger cluster is a choice of the host's, and this
+// one has no other to come.
 func (r *replayer) submit(at time.Time, j job) error {
 	g := gangOf(j, r.cfg.Cluster.GPUs)
+	r.jobs[j.ID] = &traced{job: j}
+	verdict, err := r.empty.Fit(&lockstep.Request{Gang: g}, &r.probe)
+	if err != nil {
+		return err
+	}
+	if !verdict.Feasible {
+		r.rejected++
+		return nil
+	}
 	if !r.cfg.HideWalltime {
 		g.Walltime = j.Duration
 	}
-	r.jobs[j.ID] = &traced{job: j}
 	r.waiting++
-	r.fresh = append(r.fresh, j.ID)
 	return r.admission.Submit(at, g)
 }
 
@@ -153,32 +167,10 @@ func (r *replayer) step(at time.Time) error {
 			return fmt.Errorf("%s: unexpected action %s", a.Job, a.Kind)
 		}
 	}
-	if err := r.turnAway(at); err != nil {
-		return err
-	}
 	r.wake = 0
 	if wake, ok := r.admission.NextWake(at); ok && wake.After(at) {
 		r.wake = wake.Sub(zero)
 	}
-	return nil
-}
-
-// turnAway cancels the jobs just submitted that the cluster could not hold even
-// when empty: to wait for a larger cluster is a choice of the host's, and this
-// one has no other to come.
-func (r *replayer) turnAway(at time.Time) error {
-	for _, id := range r.fresh {
-		status, ok := r.admission.State(id)
-		if !ok || status.Phase != gang.Queued || status.Verdict.Reason != lockstep.ReasonCapacity {
-			continue
-		}
-		if err := r.admission.Cancel(at, id); err != nil {
-			return err
-		}
-		r.waiting--
-		r.rejected++
-	}
-	r.fresh = r.fresh[:0]
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +83,11 @@ func (o *options) replayConfig() (replayConfig, error) {
 	case "none":
 		cfg.Backfill = gang.Strict
 	default:
-		return cfg, fmt.Errorf("-backfill %q: want easy, conservative or none", o.backfill)
+		n, err := strconv.ParseInt(o.backfill, 10, 32)
+		if err != nil || n < 1 {
+			return cfg, fmt.Errorf("-backfill %q: want easy, conservative, none or a number of reservations", o.backfill)
+		}
+		cfg.Backfill = gang.Backfill(n)
 	}
 	switch o.walltime {
 	case "true":
