@@ -12,9 +12,8 @@ import (
 
 // Admission decides which gangs hold which devices. Make one with New.
 type Admission struct {
-	cfg     Config
-	what    WhatIf  // nil when the placer has none
-	orderer Orderer // the configured or the default one
+	cfg  Config
+	what WhatIf // nil when the placer has none
 
 	now      int64
 	jobs     map[lockstep.JobID]*job
@@ -79,10 +78,6 @@ func New(cfg Config) (*Admission, error) {
 		gen:    1,
 	}
 	a.what, _ = cfg.Placer.(WhatIf)
-	a.orderer = cfg.Orderer
-	if a.orderer == nil {
-		a.orderer = &a.queue
-	}
 	return a, nil
 }
 

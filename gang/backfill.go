@@ -58,6 +58,7 @@ func (a *Admission) findRoom(j *job, least, most []int) (bool, error) {
 	}
 	end := a.latestEnd(j)
 	a.p.tried++
+	a.count(MetricFits, j, "")
 	plan := &a.scratch.plan
 	r := a.request(j, a.now, end)
 	r.Min, r.Max, r.Prefer = least, most, a.preferred(j)

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,12 +45,14 @@ func (a *Admission) endBoundary(failed bool) error {
 		switch {
 		case j.decided || j.phase != Running && !j.moved:
 		case failed && j.soft:
-			err = a.charge(j, a.countsOf(j.plan.Members, j))
-			a.conclude(j)
+			err = a.settleFailed(j)
 		case j.soft || j.moved:
 			_, err = a.decide(j, false)
 		default:
 			a.extend(j)
+		}
+		if err != nil && !j.decided {
+			err = errors.Join(err, a.settleFailed(j))
 		}
 		if err != nil && first == nil {
 			first = err
@@ -63,6 +66,22 @@ func (a *Admission) endBoundary(failed bool) error {
 		}
 	}
 	return first
+}
+
+// settleFailed decides j without the placer, which failed: where it has room it
+// stays, and else it leaves.
+func (a *Admission) settleFailed(j *job) error {
+	if !j.holds() {
+		a.decidedNow(j)
+		a.leave(j, ReasonTerm, true)
+		return nil
+	}
+	var err error
+	if !j.charged {
+		err = a.charge(j, a.countsOf(j.plan.Members, j))
+	}
+	a.conclude(j)
+	return err
 }
 
 // decide settles the due holder j: kept reports whether it still holds devices.

@@ -25,10 +25,11 @@
 //     takes its whole room at once, so two gangs never hold halves.
 //   - Only jobs that are Preemptible are stopped, moved or shrunk, except by Cancel
 //     and Down; only Resizable ones change their size.
-//   - Where a job's estimate is true, a later job never delays the start of its
-//     reservation.
+//   - While estimates are true and the placer finds room wherever there is some,
+//     no job that is behind a reservation in the order delays its start.
 //   - With nobody new, all running jobs ending and all evictions reported, every
-//     gang that fits alone starts. With [EASY] and more, so does the job at the
+//     gang that fits alone starts (a placer without [WhatIf] must say
+//     [lockstep.ReasonCapacity] of those that never will). With [EASY] and more, so does the job at the
 //     head of a steady order, whoever keeps arriving behind it.
 //
 // # Usage
@@ -98,8 +99,8 @@
 // deadline, ErrConflict for a phase that does not suit; Submit and Adopt: ErrDuplicate.
 // Repeating an event that has had its effect is no error. After an error nothing has
 // changed, the time included. Step returns errors of collaborators; the actions
-// returned with one stand, and the next Step goes on. A gang that the placer
-// calls ErrInvalid is rejected. Restore: ErrInvalid. Kinds are those of package
+// returned with one stand, and the next Step goes on. A gang for which the
+// placer's Fit returns ErrInvalid or ErrUnknown is rejected. Restore: ErrInvalid. Kinds are those of package
 // lockstep.
 //
 // # Concurrency
@@ -110,7 +111,8 @@
 // # Cost
 //
 // With Q queued, S shapes among them, R holders: an event costs O(log R) and
-// moving pointers in a sorted list; NextWake O(reservations). A pass looks at each
+// moving pointers in a sorted list, but Down reads all plans and Up and Open all
+// jobs; NextWake O(reservations). A pass looks at each
 // queued job once, but tries one of each shape only, and none that failed since
 // room was last freed: O(Q + S·Fit). EASY adds one search of O(R) releases and
 // O(log R) fits a pass in which room was freed, and at most one replay of the holders

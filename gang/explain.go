@@ -68,6 +68,9 @@ func (a *Admission) explainWait(j *job, e *lockstep.Explanation) {
 	for _, r := range j.refused {
 		a.note(e, stage, ReasonRefused, "kept off "+string(r.Node)+" until "+lockstep.FromNanos(r.Until).Format(time.RFC3339))
 	}
+	if j.shape.impossible == a.opens && j.verdict.Reason != lockstep.ReasonCapacity {
+		a.note(e, stage, lockstep.ReasonCapacity, "would not fit if everybody left")
+	}
 	for i := range a.res {
 		r := &a.res[i]
 		switch {

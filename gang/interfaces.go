@@ -24,7 +24,9 @@ type Orderer interface {
 type Placer interface {
 	// Fit finds room for r now and writes it to out, which holds nothing yet.
 	// It keeps neither. Where r.Prefer is still free, its members stay there.
-	// An error of kind lockstep.ErrInvalid means that r can never be placed.
+	// An error of kind lockstep.ErrInvalid or ErrUnknown means that r.Gang can never
+	// be placed, such as for a level that does not exist; nodes that do not exist
+	// are no error.
 	Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, error)
 	// Apply takes the room of p, all of it or, with an error, none. A plan from
 	// another version of the state is lockstep.ErrStale.

@@ -1,6 +1,7 @@
 package gang_test
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,4 +37,31 @@ func TestEASYStartsTheOracle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Jobs that come at one instant are decided alike in whatever order they are
+// submitted.
+func TestTheOrderOfSubmissionAtOneInstantDoesNotMatter(t *testing.T) {
+	var first []lockstep.Action
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(1, 1))
+		var gangs []*lockstep.Gang
+		for n := range 30 {
+			g := randomPlain(r, n, 8)
+			g.Priority = lockstep.Priority(r.IntN(2))
+			gangs = append(gangs, g)
+		}
+		rand.New(rand.NewPCG(seed, 2)).Shuffle(len(gangs), func(i, k int) { gangs[i], gangs[k] = gangs[k], gangs[i] })
+		w := newWorld(t, placertest.NewReference(2, 2, 2, 0), gang.Config{StartAtOnce: true})
+		w.submit(0, gangs...)
+		w.run(1000)
+		for i := range w.log {
+			w.log[i].Plan = &lockstep.Plan{Members: w.log[i].Plan.Members}
+		}
+		if first == nil {
+			first = w.log
+		}
+		require.Equal(t, first, w.log)
+	}
+	require.Greater(t, len(first), 20)
 }

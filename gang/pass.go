@@ -25,6 +25,7 @@ type pass struct {
 func (a *Admission) runPass() error {
 	a.pass++
 	a.stale = false
+	a.queue.compact()
 	before := append(a.p.before[:0], a.res...)
 	a.p = pass{before: before, same: true, rest: a.p.rest[:0]}
 	if a.depth() > 1 {
@@ -50,27 +51,41 @@ func (a *Admission) runPass() error {
 }
 
 func (a *Admission) walkOrder() error {
-	a.orderer.Begin(lockstep.FromNanos(a.now))
+	if a.cfg.Orderer == nil {
+		a.queue.next = 0
+	} else {
+		a.cfg.Orderer.Begin(lockstep.FromNanos(a.now))
+	}
 	for {
 		if a.cfg.MaxAttempts > 0 && a.p.tried >= a.cfg.MaxAttempts {
 			a.p.cut = true
 			return nil
 		}
-		id, ok := a.orderer.Next()
+		if a.cfg.Orderer == nil { // the default order gives jobs, not just their names
+			j := a.queue.take()
+			if j == nil {
+				return nil
+			}
+			if _, err := a.propose(j); err != nil {
+				return err
+			}
+			continue
+		}
+		id, ok := a.cfg.Orderer.Next()
 		if !ok {
 			return nil
 		}
-		outcome, err := a.propose(id)
+		outcome, err := a.propose(a.jobs[id])
 		if err != nil {
 			return err
 		}
-		a.orderer.Outcome(id, outcome)
+		a.cfg.Orderer.Outcome(id, outcome)
 	}
 }
 
-// propose gives the job whose turn it is what it can have.
-func (a *Admission) propose(id lockstep.JobID) (lockstep.Outcome, error) {
-	j := a.jobs[id]
+// propose gives the job whose turn it is what it can have; nil is one that is
+// not there.
+func (a *Admission) propose(j *job) (lockstep.Outcome, error) {
 	if j == nil || j.seen == a.pass {
 		return lockstep.Dropped, nil
 	}
@@ -79,7 +94,7 @@ func (a *Admission) propose(id lockstep.JobID) (lockstep.Outcome, error) {
 	case j.phase == Queued:
 		granted, err := a.admit(j)
 		switch {
-		case errors.Is(err, lockstep.ErrInvalid):
+		case err != nil && !j.holds() && neverFits(err, j.id):
 			a.reject(j, err)
 			return lockstep.Dropped, nil
 		case err != nil:
@@ -154,6 +169,12 @@ func (a *Admission) grant(j *job) error {
 		a.settle(j)
 	}
 	return nil
+}
+
+// neverFits reports whether err says that the gang of id can never be placed.
+func neverFits(err error, id lockstep.JobID) bool {
+	var u *unplaceable
+	return errors.As(err, &u) && u.job == id
 }
 
 // reject drops a job that the placer can never place.

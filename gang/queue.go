@@ -1,14 +1,8 @@
 package gang
 
-import (
-	"slices"
-	"time"
+import "slices"
 
-	"github.com/lockstep-gpu/lockstep"
-)
-
-// queue keeps waiting and due jobs in the default order, and is the default
-// Orderer. Entries that are no longer in it are dropped when a pass begins.
+// queue keeps waiting and due jobs in the default order. Entries that are no longer in it are dropped before a pass.
 type queue struct {
 	list []*job
 	live int
@@ -46,23 +40,14 @@ func (q *queue) compact() {
 	}
 }
 
-// Begin starts a pass from the front.
-func (q *queue) Begin(time.Time) {
-	q.compact()
-	q.next = 0
-}
-
-// Next proposes the next job.
-func (q *queue) Next() (lockstep.JobID, bool) {
+// take returns the next job of the pass, or nil at its end.
+func (q *queue) take() *job {
 	for q.next < len(q.list) {
 		j := q.list[q.next]
 		q.next++
 		if j.inQueue {
-			return j.id, true
+			return j
 		}
 	}
-	return "", false
+	return nil
 }
-
-// Outcome changes nothing: the default order does not depend on grants.
-func (q *queue) Outcome(lockstep.JobID, lockstep.Outcome) {}

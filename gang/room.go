@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,13 +47,27 @@ func (a *Admission) fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdi
 	out.Reset()
 	v, err := a.cfg.Placer.Fit(r, out)
 	if err != nil {
-		return v, fmt.Errorf("gang: fit %s: %w", r.Gang.ID, err)
+		err = fmt.Errorf("gang: fit %s: %w", r.Gang.ID, err)
+		if errors.Is(err, lockstep.ErrInvalid) || errors.Is(err, lockstep.ErrUnknown) {
+			err = &unplaceable{job: r.Gang.ID, err: err}
+		}
+		return v, err
 	}
 	if v.Feasible {
 		out.Job, out.Gang = r.Gang.ID, r.Gang
 	}
 	return v, nil
 }
+
+// unplaceable is what the placer says of a gang that it can never place.
+type unplaceable struct {
+	job lockstep.JobID
+	err error
+}
+
+func (u *unplaceable) Error() string { return u.err.Error() }
+
+func (u *unplaceable) Unwrap() error { return u.err }
 
 // latestEnd is when j is over at the latest if it is granted room now and its
 // estimate is true.

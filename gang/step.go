@@ -89,9 +89,12 @@ func (a *Admission) lapse(j *job) error {
 	if err := a.endHold(j, a.now, ReasonLapsed, false); err != nil {
 		return err
 	}
-	pause := int64(a.cfg.Backoff) << min(j.lapses, 6)
+	pause := int64(a.cfg.Backoff)
+	for range min(j.lapses, 6) {
+		pause = later(pause, pause)
+	}
 	j.lapses++
-	a.waitUntil(j, later(a.now, max(pause, 0)))
+	a.waitUntil(j, later(a.now, pause))
 	return nil
 }
 
@@ -124,23 +127,22 @@ func (a *Admission) findOther(j *job) error {
 	a.setWaits(j, nil)
 	a.expireRefusals(j)
 	_, ok := a.limit(j, &quota, quota.Min, quota.Max)
+	var err error
 	if ok {
 		r := a.request(j, a.now, a.latestEnd(j))
 		r.Min, r.Max, r.Prefer = quota.Min, quota.Max, old
 		a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
 		r.Busy = a.scratch.busy
-		v, err := a.fit(r, &a.scratch.plan)
-		if err != nil {
-			return err
-		}
+		var v lockstep.Verdict
+		v, err = a.fit(r, &a.scratch.plan)
 		// Within the deadline there is no time to wait for others to leave.
 		ok = v.Feasible && !(held && a.touchesDirty(a.scratch.plan.Members))
 	}
-	if !ok {
-		a.giveUp(j)
-		return nil
+	if ok && err == nil {
+		err = a.take(j, &a.scratch.plan)
 	}
-	if err := a.take(j, &a.scratch.plan); err != nil {
+	if !ok || err != nil {
+		a.giveUp(j)
 		return err
 	}
 	if !held {

@@ -2,7 +2,6 @@ package gang_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,104 +18,13 @@ import (
 	"github.com/lockstep-gpu/lockstep/gang/placertest"
 )
 
-// ledger is a Quota of so many devices a tenant, which also checks its use.
-type ledger struct {
-	limit   int
-	charges map[lockstep.JobID]charge
-	used    map[lockstep.TenantID]int
-	wrong   string
-}
-
-type charge struct {
-	tenant lockstep.TenantID
-	counts []int
-	gpus   int
-}
-
-func newLedger(limit int) *ledger {
-	return &ledger{limit: limit, charges: map[lockstep.JobID]charge{}, used: map[lockstep.TenantID]int{}}
-}
-
-func (l *ledger) Check(g *lockstep.Gang, counts []int) lockstep.Verdict {
-	if n := int(g.GPUs(counts) / lockstep.WholeGPU); l.used[g.Tenant]+n > l.limit {
-		return lockstep.Verdict{Reason: lockstep.ReasonQuota, Requested: int64(n), Available: int64(l.limit - l.used[g.Tenant])}
-	}
-	return lockstep.Verdict{Feasible: true}
-}
-
-func (l *ledger) Charge(g *lockstep.Gang, counts []int) error {
-	if _, ok := l.charges[g.ID]; ok {
-		l.wrong = fmt.Sprintf("%s is charged twice", g.ID)
-	}
-	n := int(g.GPUs(counts) / lockstep.WholeGPU)
-	l.charges[g.ID] = charge{tenant: g.Tenant, counts: slices.Clone(counts), gpus: n}
-	l.used[g.Tenant] += n
-	if l.used[g.Tenant] > l.limit {
-		l.wrong = fmt.Sprintf("%s is over its limit by %s", g.Tenant, g.ID)
-	}
-	return nil
-}
-
-func (l *ledger) Refund(job lockstep.JobID) error {
-	c, ok := l.charges[job]
-	if !ok {
-		l.wrong = fmt.Sprintf("%s is refunded without a charge", job)
-	}
-	l.used[c.tenant] -= c.gpus
-	delete(l.charges, job)
-	return nil
-}
-
-// shuffled is an Orderer whose order differs from pass to pass, with names in it
-// that mean nothing, and which checks that each proposal is answered once.
-type shuffled struct {
-	w       *storm
-	list    []lockstep.JobID
-	open    lockstep.JobID
-	answers map[lockstep.Outcome]int
-}
-
-func (o *shuffled) Begin(now time.Time) {
-	o.open = ""
-	o.list = o.w.a.AppendJobs(o.list[:0], gang.Queued, gang.Running)
-	key := func(id lockstep.JobID) uint64 {
-		h := fnv.New64a()
-		h.Write(binary.LittleEndian.AppendUint64([]byte(id), uint64(now.UnixNano()/int64(4*time.Second))))
-		return h.Sum64()
-	}
-	slices.SortFunc(o.list, func(a, b lockstep.JobID) int { return cmp.Compare(key(a), key(b)) })
-	if n := len(o.list); n > 2 && !o.w.calms {
-		o.list = append(o.list[:n-1], "nobody", o.list[0]) // the last is not proposed, the first twice
-	}
-}
-
-func (o *shuffled) Next() (lockstep.JobID, bool) {
-	if o.open != "" {
-		o.w.wrong = fmt.Sprintf("no outcome for %s", o.open)
-	}
-	if len(o.list) == 0 {
-		return "", false
-	}
-	o.open = o.list[0]
-	o.list = o.list[1:]
-	return o.open, true
-}
-
-func (o *shuffled) Outcome(job lockstep.JobID, x lockstep.Outcome) {
-	if job != o.open {
-		o.w.wrong = fmt.Sprintf("an outcome for %s, not %s", job, o.open)
-	}
-	o.open = ""
-	o.answers[x]++
-}
-
 // storm drives an Admission with random events, late, double and wrong ones
 // included, and knows what truly sits on every device.
 type storm struct {
 	rng    *rand.Rand
 	cfg    gang.Config
 	a      *gang.Admission
-	p      *placertest.Reference
+	p      cluster
 	quota  *ledger
 	now    time.Time
 	serial int
@@ -134,14 +42,28 @@ type storm struct {
 	text   []byte
 	wrong  string
 	calms  bool
+	flaky  bool                                   // what should have been given back may fail to be
 	stage  map[lockstep.JobID]lockstep.ActionKind // kind of the latest action
 }
 
-func newStorm(seed uint64, swap float64) *storm {
+// cluster is a placer whose account a storm can look into.
+type cluster interface {
+	gang.Placer
+	gang.WhatIf
+	Nodes() []lockstep.NodeID
+	Plan(job lockstep.JobID) *lockstep.Plan
+	Jobs() []lockstep.JobID
+}
+
+func reference(racks, nodes, devices int) cluster {
+	return placertest.NewReference(racks, nodes, devices, 0)
+}
+
+func newStorm(seed uint64, swap float64, build func(racks, nodes, devices int) cluster) *storm {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	shapes := [][3]int{{1, 6, 1}, {1, 2, 4}, {2, 3, 2}, {3, 2, 4}, {1, 1, 8}}
 	s := shapes[rng.IntN(len(shapes))]
-	p := placertest.NewReference(s[0], s[1], s[2], 0)
+	p := build(s[0], s[1], s[2])
 	total := s[0] * s[1] * s[2]
 	quota := newLedger(max(2, total*(1+rng.IntN(2))/2))
 	cfg := gang.Config{
@@ -337,7 +259,7 @@ func (w *storm) occupy(job lockstep.JobID, p *lockstep.Plan) {
 func (w *storm) step() error {
 	var err error
 	w.buf, err = w.a.AppendStep(w.buf[:0], w.now)
-	if err != nil {
+	if err != nil && !errors.Is(err, errFlaky) {
 		return err
 	}
 	for _, x := range w.buf {
@@ -441,7 +363,7 @@ func (w *storm) check() error {
 				return fmt.Errorf("%s is %s and holds room", id, s.Phase)
 			}
 		case gang.Held:
-			if !s.Deadline.After(w.now) {
+			if !s.Deadline.After(w.now) && !w.flaky {
 				return fmt.Errorf("%s is held beyond its deadline", id)
 			}
 		case gang.Awaiting, gang.Moving:
@@ -555,6 +477,11 @@ func (w *storm) calm() error {
 		if s.Phase == gang.Gone {
 			continue
 		}
+		e, _ := w.a.Explain(id)
+		_, exact := w.p.(*placertest.Reference) // which knows by itself what never fits
+		if !exact && slices.ContainsFunc(e.Notes, func(n lockstep.Note) bool { return n.Reason == lockstep.ReasonCapacity }) {
+			continue
+		}
 		if s.Phase == gang.Queued && (s.Verdict.Reason == lockstep.ReasonCapacity || s.Verdict.Reason == lockstep.ReasonQuota) {
 			if w.quota == nil || s.Verdict.Reason == lockstep.ReasonCapacity || int(w.gangs[id].GPUs(nil)/lockstep.WholeGPU) > w.quota.limit {
 				continue
@@ -573,7 +500,7 @@ func TestStormsKeepTheInvariants(t *testing.T) {
 	}
 	started, kinds := 0, map[lockstep.ActionKind]int{}
 	for seed := range seeds {
-		w := newStorm(uint64(seed), 0)
+		w := newStorm(uint64(seed), 0, reference)
 		require.NoError(t, w.run(steps), "seed %d", seed)
 		require.NoError(t, w.calm(), "seed %d, calm", seed)
 		for k, n := range w.kinds {
@@ -598,7 +525,7 @@ func TestSameStormSameActionsAlsoAcrossRestores(t *testing.T) {
 	for seed := range seeds {
 		traces := map[uint64]bool{}
 		for _, swap := range []float64{0, 0, 0.05} {
-			w := newStorm(uint64(seed), swap)
+			w := newStorm(uint64(seed), swap, reference)
 			require.NoError(t, w.run(600), "seed %d", seed)
 			require.NoError(t, w.calm(), "seed %d", seed)
 			traces[w.trace] = true

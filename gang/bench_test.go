@@ -1,0 +1,165 @@
+package gang_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/gang"
+)
+
+// crowd returns an Admission whose cluster of racks with 32 nodes of 8 devices
+// is full of jobs of 8, with queued jobs of 8 to 64 devices waiting.
+func crowd(tb testing.TB, racks, queued int, backfill gang.Backfill) (*gang.Admission, int) {
+	tb.Helper()
+	p := place(racks, 32, 8)
+	a, err := gang.New(gang.Config{Placer: p, StartAtOnce: true, Backfill: backfill})
+	require.NoError(tb, err)
+	running := racks * 32
+	for n := range running + queued {
+		g := plain(lockstep.JobID(fmt.Sprintf("j%06d", n)), 1, 1000+n%5000)
+		g.Roles[0].Demand.GPUs = 8
+		if n >= running {
+			g.Roles[0].Min = 1 + n%8
+		}
+		require.NoError(tb, a.Submit(at(0), g))
+		if n == running-1 {
+			_, err = a.Step(at(0))
+			require.NoError(tb, err)
+		}
+	}
+	_, err = a.Step(at(1))
+	require.NoError(tb, err)
+	require.Len(tb, a.AppendJobs(nil, gang.Running), running)
+	return a, running
+}
+
+var sizes = []struct{ racks, queued int }{{4, 100}, {32, 1000}, {32, 10000}}
+
+// One job ends, the pass over the whole queue fills its room or keeps it for the
+// head, and another is submitted.
+func BenchmarkStepAfterAnEnd(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("nodes=%d/queued=%d", size.racks*32, size.queued), func(b *testing.B) {
+			a, _ := crowd(b, size.racks, size.queued, gang.EASY)
+			var dst []lockstep.Action
+			live := a.AppendJobs(nil, gang.Running)
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				now := at(2 + n)
+				if err := a.Finish(now, live[n%len(live)], 0); err != nil {
+					b.Fatal(err)
+				}
+				g := plain(lockstep.JobID(fmt.Sprintf("k%06d", n)), 1+n%8, 1000+n%5000)
+				g.Roles[0].Demand.GPUs = 8
+				if err := a.Submit(now, g); err != nil {
+					b.Fatal(err)
+				}
+				var err error
+				dst, err = a.AppendStep(dst[:0], now)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, x := range dst {
+					live = append(live, x.Job)
+				}
+				n++
+			}
+		})
+	}
+}
+
+// A job is submitted while everything is full and nothing was freed.
+func BenchmarkStepAfterASubmit(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("nodes=%d/queued=%d", size.racks*32, size.queued), func(b *testing.B) {
+			a, _ := crowd(b, size.racks, size.queued, gang.EASY)
+			var dst []lockstep.Action
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				g := plain("extra", 1+n%8, 1000)
+				g.Roles[0].Demand.GPUs = 8
+				if err := a.Submit(at(2), g); err != nil {
+					b.Fatal(err)
+				}
+				var err error
+				if dst, err = a.AppendStep(dst[:0], at(2)); err != nil || len(dst) != 0 {
+					b.Fatal(dst, err)
+				}
+				if err := a.Cancel(at(2), "extra"); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+		})
+	}
+}
+
+// Nothing happened since the last Step.
+func BenchmarkStepIdle(b *testing.B) {
+	a, _ := crowd(b, 32, 10000, gang.EASY)
+	var dst []lockstep.Action
+	b.ReportAllocs()
+	for b.Loop() {
+		dst, _ = a.AppendStep(dst[:0], at(2))
+	}
+}
+
+// Every holder of the cluster is due at once and a gang ahead wants a rack.
+func BenchmarkBoundary(b *testing.B) {
+	for _, racks := range []int{1, 4} {
+		b.Run(fmt.Sprintf("due=%d", racks*32), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				a := boundaryCrowd(b, racks)
+				b.StartTimer()
+				if _, err := a.Step(at(10)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func boundaryCrowd(b *testing.B, racks int) *gang.Admission {
+	a, err := gang.New(gang.Config{Placer: place(racks, 32, 8), StartAtOnce: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var list []lockstep.JobID
+	for n := range racks * 32 {
+		g := holder(lockstep.JobID(fmt.Sprintf("h%04d", n)), 1, 0)
+		g.Roles[0].Demand.GPUs = 8
+		list = append(list, g.ID)
+		if err := a.Submit(at(0), g); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := a.Step(at(0)); err != nil {
+		b.Fatal(err)
+	}
+	w := plain("w", 32, 0)
+	w.Priority, w.Required = 1, "rack"
+	w.Roles[0].Demand.GPUs = 8
+	if err := a.Submit(at(10), w); err != nil {
+		b.Fatal(err)
+	}
+	for _, id := range list {
+		if err := a.Due(at(10), id, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return a
+}
+
+// With nothing to decide a Step allocates nothing, however many wait.
+func TestAStepThatDecidesNothingAllocatesNothing(t *testing.T) {
+	a, _ := crowd(t, 4, 500, gang.EASY)
+	dst := make([]lockstep.Action, 0, 8)
+	require.Zero(t, testing.AllocsPerRun(20, func() { dst, _ = a.AppendStep(dst[:0], at(2)) }))
+}
