@@ -13,11 +13,11 @@ import (
 // decimal, so an hour of one device is "3600000000000000".
 type GPUTime struct{ v int128.Int }
 
-// Add returns a+b.
-func (a GPUTime) Add(b GPUTime) GPUTime { return GPUTime{a.v.Add(b.v)} }
+// Add returns a+b, held at the ends of 128 bits, which no ledger reaches.
+func (a GPUTime) Add(b GPUTime) GPUTime { return GPUTime{a.v.AddSat(b.v)} }
 
-// Sub returns a-b.
-func (a GPUTime) Sub(b GPUTime) GPUTime { return GPUTime{a.v.Sub(b.v)} }
+// Sub returns a-b, held at the ends of 128 bits.
+func (a GPUTime) Sub(b GPUTime) GPUTime { return GPUTime{a.v.SubSat(b.v)} }
 
 // Cmp returns -1, 0 or 1 as a is less than, equal to or greater than b.
 func (a GPUTime) Cmp(b GPUTime) int { return a.v.Cmp(b.v) }
@@ -41,10 +41,22 @@ func (a GPUTime) MarshalText() ([]byte, error) { return []byte(a.String()), nil 
 func (a *GPUTime) UnmarshalText(text []byte) error {
 	v, ok := int128.Parse(string(text))
 	if !ok {
-		return fault(lockstep.ErrInvalid, "parse", "GPUTime", quote(string(text)), "want an integer of at most 127 bits")
+		return fault(lockstep.ErrInvalid, "parse", "GPUTime", quote(string(text)), "want an integer of 128 bits")
 	}
 	a.v = v
 	return nil
+}
+
+// gpuTime returns v as what callers read. This and ratio are all that knows what
+// a GPUTime is made of.
+func gpuTime(v int128.Int) GPUTime { return GPUTime{v} }
+
+// ratio returns a/b, and false where that is no number.
+func ratio(a, b GPUTime) (float64, bool) {
+	if b.Sign() <= 0 {
+		return 0, false
+	}
+	return a.v.Float64() / b.v.Float64(), true
 }
 
 // rated returns the service at rate over nanos.

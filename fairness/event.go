@@ -106,7 +106,8 @@ func (l *Ledger) Forget(job lockstep.JobID) error {
 }
 
 // ForgetTenant drops the account of a tenant that left, once its jobs are
-// forgotten.
+// forgotten, and with it what it is owed or owes: one that joins again starts
+// from nothing.
 func (l *Ledger) ForgetTenant(tenant lockstep.TenantID) error {
 	return l.Apply(Event{Kind: EventForgetTenant, Tenant: tenant})
 }
@@ -117,10 +118,14 @@ func (l *Ledger) ForgetTenant(tenant lockstep.TenantID) error {
 // it. An event of a log joins no unknown tenant: the log holds that as its own event.
 func (l *Ledger) Apply(e Event) error {
 	c := change{l: l, e: &e, call: string(e.Kind)}
-	if e.Seq != 0 && e.Seq <= l.seq {
+	switch {
+	case !e.Kind.known():
+		return fault(lockstep.ErrInvalid, "apply", "Kind", quote(e.Kind), "no such kind of event")
+	case l.jobs == nil:
+		return c.fault(lockstep.ErrInvalid, "Ledger", "", "want one made by New or Restore")
+	case e.Seq != 0 && e.Seq <= l.seq:
 		return c.fault(lockstep.ErrDuplicate, "Seq", strconv.FormatUint(e.Seq, 10), "applied before")
-	}
-	if e.Seq > l.seq+1 {
+	case e.Seq > l.seq+1:
 		return c.fault(lockstep.ErrConflict, "Seq", strconv.FormatUint(e.Seq, 10), "want "+strconv.FormatUint(l.seq+1, 10))
 	}
 	if e.Kind == EventForget || e.Kind == EventForgetTenant {
@@ -131,7 +136,7 @@ func (l *Ledger) Apply(e Event) error {
 			return err
 		}
 		if l.started && now < l.now {
-			return c.fault(lockstep.ErrPast, "now", e.Time.String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
+			return l.past(c.call, now)
 		}
 		c.now, e.Time = now, lockstep.FromNanos(now)
 	}
@@ -158,6 +163,7 @@ func (c *change) fault(kind error, field, value, reason string) error {
 	return fault(kind, c.call, field, value, reason)
 }
 
+// apply is a switch rather than a table so that a change stays on the stack.
 func (c *change) apply() error {
 	switch c.e.Kind {
 	case EventJoin:
@@ -173,20 +179,27 @@ func (c *change) apply() error {
 	case EventDemand:
 		return c.demand()
 	case EventStart:
-		return c.grant(false)
+		return c.start()
 	case EventResize:
-		return c.grant(true)
+		return c.resize()
 	case EventStop:
 		return c.stop()
 	case EventFinish:
 		return c.finish()
 	case EventForget:
 		return c.forget()
-	case EventForgetTenant:
-		return c.forgetTenant()
 	}
-	c.call = "apply"
-	return c.fault(lockstep.ErrInvalid, "Kind", quote(c.e.Kind), "no such kind of event")
+	return c.forgetTenant()
+}
+
+// known reports whether there is such a kind.
+func (k EventKind) known() bool {
+	switch k {
+	case EventJoin, EventLeave, EventWeight, EventCapacity, EventSubmit, EventDemand, EventStart,
+		EventResize, EventStop, EventFinish, EventForget, EventForgetTenant:
+		return true
+	}
+	return false
 }
 
 // begin accrues to the time of the event and settles t.
@@ -225,6 +238,20 @@ func (c *change) live() (*job, error) {
 	return j, nil
 }
 
+// phase returns the job of the event, which must run, or wait.
+func (c *change) phase(running bool) (*job, error) {
+	j, err := c.live()
+	switch {
+	case err != nil:
+		return nil, err
+	case running && !j.running:
+		return nil, c.fault(lockstep.ErrConflict, "job", quote(j.id), "is waiting")
+	case !running && j.running:
+		return nil, c.fault(lockstep.ErrConflict, "job", quote(j.id), "is running")
+	}
+	return j, nil
+}
+
 func (c *change) join() error {
 	if c.e.Tenant != "" { // the empty tenant is one like any other
 		if err := c.e.Tenant.Validate(); err != nil {
@@ -242,6 +269,7 @@ func (c *change) join() error {
 	if t == nil {
 		t = &tenant{id: c.e.Tenant, since: c.l.now, readyAt: -1}
 		c.l.tenants[t.id] = t
+		c.l.byID = nil
 	}
 	t.joined, t.weight, t.nominalFrom = true, c.e.Weight, c.l.nominal
 	c.l.place(t)
@@ -279,7 +307,7 @@ func (c *change) weight() error {
 
 func (c *change) capacity() error {
 	if c.e.Amount < 0 || c.e.Amount > maxRate {
-		return c.fault(lockstep.ErrInvalid, "capacity", c.e.Amount.String(), "must not be negative or absurd")
+		return c.fault(lockstep.ErrInvalid, "capacity", c.e.Amount.String(), "want 0 to "+lockstep.MilliGPU(maxRate).String())
 	}
 	c.begin(nil)
 	c.l.capacity = c.e.Amount
@@ -292,7 +320,7 @@ func (c *change) checkDemand(old lockstep.MilliGPU) error {
 		return c.fault(lockstep.ErrInvalid, "demand", c.e.Amount.String(), "must not be negative")
 	}
 	if c.e.Amount > maxRate-(c.l.demand-old) {
-		return c.fault(lockstep.ErrInvalid, "demand", c.e.Amount.String(), "the demands of all jobs together are absurd")
+		return c.fault(lockstep.ErrInvalid, "demand", c.e.Amount.String(), "the demands of all jobs together must not exceed "+lockstep.MilliGPU(maxRate).String())
 	}
 	return nil
 }
@@ -344,15 +372,24 @@ func (c *change) demand() error {
 	return nil
 }
 
-// grant starts a job, or resizes one that runs.
-func (c *change) grant(running bool) error {
-	j, err := c.live()
+func (c *change) start() error {
+	j, err := c.phase(false)
 	if err != nil {
 		return err
 	}
-	if j.running != running {
-		return c.fault(lockstep.ErrConflict, "job", quote(j.id), "want it waiting to start it, and running to resize or stop it")
+	return c.grant(j)
+}
+
+func (c *change) resize() error {
+	j, err := c.phase(true)
+	if err != nil {
+		return err
 	}
+	return c.grant(j)
+}
+
+// grant charges j with the amount of the event.
+func (c *change) grant(j *job) error {
 	if c.e.Amount < 0 || c.e.Amount > j.demand {
 		return c.fault(lockstep.ErrInvalid, "grant", c.e.Amount.String(), "want 0 to its demand of "+j.demand.String())
 	}
@@ -367,12 +404,9 @@ func (c *change) grant(running bool) error {
 }
 
 func (c *change) stop() error {
-	j, err := c.live()
+	j, err := c.phase(true)
 	if err != nil {
 		return err
-	}
-	if !j.running {
-		return c.fault(lockstep.ErrConflict, "job", quote(j.id), "want it waiting to start it, and running to resize or stop it")
 	}
 	c.begin(j.tenant)
 	c.l.settleJob(j)
@@ -425,5 +459,6 @@ func (c *change) forgetTenant() error {
 		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has "+strconv.Itoa(t.kept)+" jobs that are not forgotten")
 	}
 	delete(c.l.tenants, t.id)
+	c.l.byID = nil
 	return nil
 }

@@ -257,7 +257,7 @@ func TestScaleOfWeightsAndTimeDoesNotMatter(t *testing.T) { // invariant 5
 		heavy, slow := start(t, cfg), start(t, Config{Basis: cfg.Basis, Capacity: cfg.Capacity, Horizon: 7 * time.Minute})
 		for _, e := range log {
 			h := e
-			h.Weight *= 1_000_003
+			h.Weight *= MaxWeight / 12
 			require.NoError(t, heavy.Apply(h))
 			e.Time = epoch.Add(7 * e.Time.Sub(epoch))
 			require.NoError(t, slow.Apply(e))

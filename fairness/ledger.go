@@ -17,7 +17,7 @@ type Basis string
 // The bases. The zero Basis is MaxMin.
 const (
 	MaxMin Basis = ""      // MaxMin divides the capacity by weight, nobody getting more than it demands, so that what some leave goes to the rest.
-	Fixed  Basis = "fixed" // Fixed entitles a tenant to its weight's part among all that joined, or its demand if that is less; what some leave goes to nobody. It is ASTRAEA's rule.
+	Fixed  Basis = "fixed" // Fixed entitles a tenant to its weight's part among all that joined, or its demand if that is less; what some leave goes to nobody. It is ASTRAEA's rule where the weights are its quotas, rounded down to whole devices, and the capacity is their sum; its order is by Service over Nominal.
 )
 
 // JobOrder says which of a tenant's jobs comes first.
@@ -46,7 +46,7 @@ type Config struct {
 	JobOrder      JobOrder          `json:"jobOrder,omitempty"`      // JobOrder is the order of one tenant's jobs; zero is MostOwed.
 	Capacity      lockstep.MilliGPU `json:"capacity,omitempty"`      // Capacity is what there is to share until SetCapacity says otherwise; 0 is none.
 	Horizon       time.Duration     `json:"horizon,omitempty"`       // Horizon is how long a grant is taken to last when tenants are compared in a pass, such as the term of a lease; 0 means DefaultHorizon.
-	DefaultWeight int64             `json:"defaultWeight,omitempty"` // DefaultWeight is the weight with which Submit lets an unknown tenant join; 0 means that it refuses.
+	DefaultWeight int64             `json:"defaultWeight,omitempty"` // DefaultWeight is the weight with which Submit lets a tenant join that has not joined, or has left; 0 means that it refuses.
 	Log           func(Event)       `json:"-"`                       // Log is called with each event once it is applied, to be stored; nil means not. It must not block or call back.
 }
 
@@ -63,7 +63,7 @@ func (c Config) Validate() error {
 		bad("JobOrder", quote(c.JobOrder), `want "" or "fifo"`)
 	}
 	if c.Capacity < 0 || c.Capacity > maxRate {
-		bad("Capacity", c.Capacity.String(), "must not be negative or absurd")
+		bad("Capacity", c.Capacity.String(), "want 0 to "+lockstep.MilliGPU(maxRate).String())
 	}
 	if c.Horizon < 0 || c.Horizon > lockstep.MaxWalltime {
 		bad("Horizon", c.Horizon.String(), "want 0 to "+lockstep.MaxWalltime.String())
@@ -95,6 +95,7 @@ type Ledger struct {
 	nominalRest           uint64            // nominalRest is what was left to divide of it.
 	maxPull               uint64            // maxPull is the largest sum of weights that shared so far, for ErrorBound.
 
+	byID  []*tenant // byID is the tenants by ID; nil until asked for.
 	ready []*tenant // ready are the tenants with jobs to propose, in no particular order.
 	due   []*job    // due are running jobs that compete, in no particular order.
 	pass  pass
@@ -133,6 +134,14 @@ func (t *tenant) pull() uint64 {
 		return 1
 	}
 	return uint64(t.weight)
+}
+
+// rank returns which tier t belongs to.
+func (t *tenant) rank() int {
+	if t.weight == 0 {
+		return 1
+	}
+	return 0
 }
 
 // job is one job until it is forgotten.
@@ -176,12 +185,7 @@ func New(cfg Config) (*Ledger, error) {
 func (l *Ledger) Seq() uint64 { return l.seq }
 
 // tier returns the tier that t belongs to.
-func (l *Ledger) tier(t *tenant) *tier {
-	if t.weight == 0 {
-		return &l.tiers[1]
-	}
-	return &l.tiers[0]
-}
+func (l *Ledger) tier(t *tenant) *tier { return &l.tiers[t.rank()] }
 
 // view is the state of the clocks at a time of at least Ledger.now. It is how
 // reading sees the present without changing anything.
@@ -206,10 +210,11 @@ func (l *Ledger) levels() [2]level {
 
 // at returns the view of time now; one before Ledger.now counts as that.
 func (l *Ledger) at(now int64) view {
-	if !l.started || now < l.now {
-		now = l.now
+	v := view{now: now, levels: l.levels()}
+	if l.started {
+		v.now = max(now, l.now)
+		v.dt = uint64(v.now) - uint64(l.now)
 	}
-	v := view{now: now, dt: uint64(now) - uint64(l.now), levels: l.levels()}
 	if v.dt != 0 {
 		for i := range v.rises {
 			v.rises[i], _ = l.tiers[i].rise(v.levels[i], v.dt)
@@ -259,10 +264,7 @@ func (l *Ledger) advanced(t *tenant, e int128.Fixed, v *view) int128.Fixed {
 	if v.dt == 0 {
 		return e
 	}
-	k := 0
-	if t.weight == 0 {
-		k = 1
-	}
+	k := t.rank()
 	if v.levels[k].satisfied(uint64(t.demand), t.pull()) {
 		return e.Add(int128.Whole(rated(t.demand, v.dt)))
 	}

@@ -60,12 +60,20 @@ func TestBadInputChangesNothing(t *testing.T) {
 		"the past":              {lockstep.ErrPast, func(l *Ledger) error { return l.Stop(epoch, "a") }},
 		"no time":               {lockstep.ErrInvalid, func(l *Ledger) error { return l.Stop(time.Time{}, "a") }},
 		"no kind":               {lockstep.ErrInvalid, func(l *Ledger) error { return l.Apply(Event{Kind: "none", Time: now}) }},
-		"statement, past":       {lockstep.ErrPast, func(l *Ledger) error { _, err := l.Statement(epoch, "auto"); return err }},
-		"statement, unknown":    {lockstep.ErrUnknown, func(l *Ledger) error { _, err := l.Statement(now, "none"); return err }},
-		"statements, past":      {lockstep.ErrPast, func(l *Ledger) error { _, err := l.AppendStatements(nil, epoch); return err }},
-		"job statement, none":   {lockstep.ErrUnknown, func(l *Ledger) error { _, err := l.JobStatement(now, "none"); return err }},
-		"job statement, past":   {lockstep.ErrPast, func(l *Ledger) error { _, err := l.JobStatement(epoch, "a"); return err }},
-		"totals, no time":       {lockstep.ErrInvalid, func(l *Ledger) error { _, err := l.Totals(time.Time{}); return err }},
+		"kind of a megabyte":    {lockstep.ErrInvalid, func(l *Ledger) error { return l.Apply(Event{Kind: EventKind(long), Time: epoch, Seq: 1}) }},
+		"log repeated":          {lockstep.ErrDuplicate, func(l *Ledger) error { return l.Apply(Event{Kind: EventStop, Job: "a", Time: now, Seq: 1}) }},
+		"log with a gap": {lockstep.ErrConflict, func(l *Ledger) error {
+			return l.Apply(Event{Kind: EventStop, Job: "a", Time: now, Seq: math.MaxUint64})
+		}},
+		"due unknown":         {lockstep.ErrUnknown, func(l *Ledger) error { return l.Due(lockstep.JobID(long)) }},
+		"due waiting":         {lockstep.ErrConflict, func(l *Ledger) error { return l.Due("b") }},
+		"due finished":        {lockstep.ErrConflict, func(l *Ledger) error { return l.Due("d") }},
+		"statement, past":     {lockstep.ErrPast, func(l *Ledger) error { _, err := l.Statement(epoch, "auto"); return err }},
+		"statement, unknown":  {lockstep.ErrUnknown, func(l *Ledger) error { _, err := l.Statement(now, "none"); return err }},
+		"statements, past":    {lockstep.ErrPast, func(l *Ledger) error { _, err := l.AppendStatements(nil, epoch); return err }},
+		"job statement, none": {lockstep.ErrUnknown, func(l *Ledger) error { _, err := l.JobStatement(now, "none"); return err }},
+		"job statement, past": {lockstep.ErrPast, func(l *Ledger) error { _, err := l.JobStatement(epoch, "a"); return err }},
+		"totals, no time":     {lockstep.ErrInvalid, func(l *Ledger) error { _, err := l.Totals(time.Time{}); return err }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := sample(t)
@@ -74,6 +82,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 			require.ErrorIs(t, err, c.kind)
 			var typed *lockstep.Error
 			require.ErrorAs(t, err, &typed)
+			require.NotEmpty(t, typed.Field)
 			require.Less(t, len(err.Error()), 400)
 			same(t, before, saved(t, l))
 		})
@@ -122,9 +131,24 @@ func TestEdges(t *testing.T) {
 		totals, err := l.Totals(epoch)
 		require.NoError(t, err)
 		require.Zero(t, totals.Offered)
+		require.Equal(t, epoch, totals.Time)
 		all, err := l.AppendStatements(nil, epoch)
 		require.NoError(t, err)
 		require.Empty(t, all)
+	})
+	t.Run("not made by New", func(t *testing.T) {
+		l := new(Ledger)
+		require.Empty(t, drain(l, epoch, always(lockstep.Granted)))
+		l.Outcome("j", lockstep.Granted)
+		require.ErrorIs(t, l.Join(epoch, "a", 1), lockstep.ErrInvalid)
+		require.ErrorIs(t, l.Due("j"), lockstep.ErrUnknown)
+		require.ErrorIs(t, l.Forget("j"), lockstep.ErrInvalid)
+	})
+	t.Run("the past is named in UTC", func(t *testing.T) {
+		l := start(t, Config{})
+		require.NoError(t, l.Join(epoch, "a", 1))
+		err := l.Join(epoch.In(time.FixedZone("east", 3600)).Add(-time.Hour), "b", 1)
+		require.ErrorContains(t, err, "now = 2026-01-02 02:04:05 +0000 UTC: ")
 	})
 	t.Run("every weight zero", func(t *testing.T) {
 		for _, basis := range []Basis{MaxMin, Fixed} {
@@ -227,6 +251,9 @@ func TestWorstLagIsKept(t *testing.T) {
 	require.InDelta(t, 60, s.Worst.GPUSeconds(), 0)
 	lag := s.Lag()
 	require.InDelta(t, 60, lag.GPUSeconds(), 0)
+	index, ok := s.Index()
+	require.True(t, ok)
+	require.InDelta(t, 0.5, index, 0)
 	text, err := json.Marshal(s)
 	require.NoError(t, err)
 	var back Statement
@@ -244,6 +271,12 @@ func TestGPUTimeText(t *testing.T) {
 	require.NoError(t, back.UnmarshalText([]byte("-5")))
 	require.Equal(t, -1, back.Sign())
 	require.ErrorIs(t, back.UnmarshalText([]byte("1h")), lockstep.ErrInvalid)
+	require.ErrorIs(t, back.UnmarshalText([]byte(strings.Repeat("9", 1<<20))), lockstep.ErrInvalid)
+	require.Equal(t, "-5", back.String(), "nothing changed")
+	const most, least = "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"
+	require.NoError(t, back.UnmarshalText([]byte(most)))
+	require.Equal(t, most, back.Add(hour).String())
+	require.Equal(t, least, (GPUTime{}).Sub(back).Sub(hour).String())
 }
 
 // TestTreeStaysShallow keeps the claim of O(log tenants): whatever the order of
@@ -317,7 +350,22 @@ func TestSteadyEventsAllocateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+	var statements []Statement
 	require.Zero(t, testing.AllocsPerRun(10, func() {
+		var err error
+		if statements, err = l.AppendStatements(statements[:0], now); err != nil || len(statements) != 1000 {
+			t.Fatal(err)
+		}
+	}))
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		l.Begin(now)
+		for {
+			id, ok := l.Next()
+			if !ok {
+				break
+			}
+			l.Outcome(id, lockstep.Blocked)
+		}
 		l.Begin(now)
 		for range 100 {
 			id, ok := l.Next()
@@ -428,6 +476,27 @@ func BenchmarkBegin(b *testing.B) {
 			for b.Loop() {
 				l.Begin(epoch)
 			}
+		})
+	}
+}
+
+// BenchmarkWalk is a whole pass in which nothing is granted.
+func BenchmarkWalk(b *testing.B) {
+	for _, jobs := range []int{100, 3_000, 30_000} {
+		b.Run(fmt.Sprintf("tenants=11/jobs=%d", jobs), func(b *testing.B) {
+			l, _ := crowd(b, 11, jobs)
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Begin(epoch)
+				for {
+					id, ok := l.Next()
+					if !ok {
+						break
+					}
+					l.Outcome(id, lockstep.Blocked)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N*jobs), "ns/proposal")
 		})
 	}
 }

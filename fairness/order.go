@@ -51,6 +51,7 @@ func (l *Ledger) enqueue(j *job) {
 	}
 	j.key = j.share.Add(j.service)
 	t.queue.ReplaceOrInsert(l.entry(j))
+	l.pass.changed(t)
 }
 
 // dequeue undoes enqueue, and does nothing for a job that is not in the queue.
@@ -67,6 +68,7 @@ func (l *Ledger) dequeue(j *job) {
 		j.due = false
 	}
 	t.queue.Delete(l.entry(j))
+	l.pass.changed(t)
 	if t.queue.Len() == 0 {
 		last := l.ready[len(l.ready)-1]
 		l.ready[t.readyAt], last.readyAt = last, t.readyAt
@@ -102,10 +104,17 @@ type pass struct {
 	seq  uint64
 	heap []seat // heap is the tenants that are left, most owed first.
 
-	visit func(entry) bool // visit is take, bound once.
-	after entry            // after is the latest proposal of the tenant that visit looks at; its job is nil if there is none.
-	found *job
+	// Looking one job further in a queue costs a search, so several are read at
+	// once while a tenant stays on top, twice as many each time.
+	ahead  []*job           // ahead are the jobs of reader behind its latest proposal, not all.
+	reader *tenant          // reader is whose ahead is; nil once its queue changed.
+	wanted int              // wanted is how many were read at most.
+	visit  func(entry) bool // visit is take, bound once.
+	room   [maxAhead]*job   // room is where ahead lies.
 }
+
+// maxAhead is how many jobs are read at once, at most.
+const maxAhead = 32
 
 // seat is a tenant's place in the heap of a pass.
 type seat struct {
@@ -114,11 +123,20 @@ type seat struct {
 	tenant *tenant
 }
 
-// turn is the rest of a tenant's part in a pass.
+// turn is a tenant's part in a pass.
 type turn struct {
+	pass    uint64     // pass is which one; the rest is of no meaning in another.
 	service int128.Int // service is at the time of the pass, for ties.
 	due     int128.Int // due is what its due jobs would go on to hold; for Begin only.
 	after   entry      // after is its latest proposal; its job is nil before the first.
+}
+
+// part returns t's turn in this pass.
+func (p *pass) part(t *tenant) *turn {
+	if t.turn.pass != p.seq {
+		t.turn = turn{pass: p.seq}
+	}
+	return &t.turn
 }
 
 // ahead reports whether s is proposed before r.
@@ -136,6 +154,14 @@ func (s *seat) ahead(r *seat) bool {
 	return t.id < u.id
 }
 
+// outlook is the view of a pass, and what follows from it for the horizon.
+type outlook struct {
+	view
+	l       *Ledger
+	horizon uint64
+	gains   [2]int128.Fixed // gains are entitlements per pull over the horizon, above the level.
+}
+
 // Begin starts a pass at now and ends the one before. A time before the latest
 // event counts as that event's.
 func (l *Ledger) Begin(now time.Time) {
@@ -143,13 +169,19 @@ func (l *Ledger) Begin(now time.Time) {
 	if err != nil {
 		ns = l.now
 	}
-	v := l.at(ns)
+	o := outlook{view: l.at(ns), l: l, horizon: uint64(l.cfg.Horizon)}
+	for k, level := range o.levels {
+		if level.pull != 0 {
+			o.gains[k], _ = int128.Divide(int128.Mul(level.room, o.horizon), 0, level.pull)
+		}
+	}
 	p := &l.pass
 	p.seq++
+	p.reader = nil
 	clear(p.heap)
 	p.heap = p.heap[:0]
-
-	horizon := uint64(l.cfg.Horizon)
+	o.requeue()
+	// One sweep over all is cheaper than a walk up the tree for each of many.
 	if 8*len(l.ready) < len(l.tenants) {
 		for _, t := range l.ready {
 			t.swept = t.credited()
@@ -160,42 +192,38 @@ func (l *Ledger) Begin(now time.Time) {
 		}
 	}
 	for _, t := range l.ready {
-		t.turn = turn{}
-	}
-	// Due jobs still run: their places are as of this pass, and what they hold
-	// does not count as held over the horizon.
-	for _, j := range l.due {
-		t := j.tenant
-		t.queue.Delete(l.entry(j))
-		service, _ := j.at(v.now)
-		j.key = j.share.Add(service)
-		t.queue.ReplaceOrInsert(l.entry(j))
-		t.turn.due = t.turn.due.Add(rated(j.grant, horizon))
-	}
-	var ahead [2]int128.Fixed // entitlement per pull over the horizon, above the level
-	for i, level := range v.levels {
-		if level.pull != 0 {
-			ahead[i], _ = int128.Divide(int128.Mul(level.room, horizon), 0, level.pull)
-		}
-	}
-	for _, t := range l.ready {
-		s := seat{tenant: t, guest: t.weight == 0}
-		k := 0
-		if s.guest {
-			k = 1
-		}
-		gain := rated(t.demand, horizon)
-		if !v.levels[k].satisfied(uint64(t.demand), t.pull()) {
-			gain = ahead[k].Mul(t.pull()).Near()
-		}
-		t.turn.service = t.served(&v)
-		lag := l.advanced(t, t.swept, &v).Near().Sub(t.turn.service)
-		s.lag = lag.Add(gain).Sub(rated(t.rate, horizon)).Add(t.turn.due)
-		p.heap = append(p.heap, s)
+		p.heap = append(p.heap, o.seat(t))
 	}
 	for i := len(p.heap)/2 - 1; i >= 0; i-- {
 		p.down(i)
 	}
+}
+
+// requeue puts due jobs where they belong as of this pass, since they still run.
+// What they hold does not count as held over the horizon.
+func (o *outlook) requeue() {
+	for _, j := range o.l.due {
+		t := j.tenant
+		t.queue.Delete(o.l.entry(j))
+		service, _ := j.at(o.now)
+		j.key = j.share.Add(service)
+		t.queue.ReplaceOrInsert(o.l.entry(j))
+		turn := o.l.pass.part(t)
+		turn.due = turn.due.Add(rated(j.grant, o.horizon))
+	}
+}
+
+// seat returns the place of t, which is swept.
+func (o *outlook) seat(t *tenant) seat {
+	k, turn := t.rank(), o.l.pass.part(t)
+	turn.service = t.served(&o.view)
+	gain := rated(t.demand, o.horizon)
+	if !o.levels[k].satisfied(uint64(t.demand), t.pull()) {
+		gain = o.gains[k].Mul(t.pull()).Near()
+	}
+	lag := o.l.advanced(t, t.swept, &o.view).Near().Sub(turn.service)
+	lag = lag.Add(gain).Sub(rated(t.rate, o.horizon)).Add(turn.due)
+	return seat{lag: lag, guest: k == 1, tenant: t}
 }
 
 // down restores the heap below i.
@@ -238,35 +266,57 @@ func (l *Ledger) Next() (lockstep.JobID, bool) {
 
 // following returns the first job of t behind its latest proposal, or nil.
 func (p *pass) following(t *tenant) *job {
-	if t.queue == nil {
+	if p.reader != t || len(p.ahead) == 0 {
+		p.read(t)
+	}
+	if len(p.ahead) == 0 {
 		return nil
 	}
-	p.after, p.found = t.turn.after, nil
-	if p.after.job == nil {
-		t.queue.Ascend(p.visit)
-	} else {
-		t.queue.AscendGreaterOrEqual(p.after, p.visit)
-	}
-	p.after = entry{}
-	return p.found
+	j := p.ahead[0]
+	p.ahead = p.ahead[1:]
+	return j
 }
 
-// take stops at the first job that this pass has not proposed. A job that
-// stopped after its proposal may have moved back.
-func (p *pass) take(e entry) bool {
-	if e.job.proposed == p.seq {
-		return true
+// read fills ahead with jobs of t behind its latest proposal.
+func (p *pass) read(t *tenant) {
+	want := 1
+	if p.reader == t {
+		want = min(2*p.wanted, maxAhead)
 	}
-	p.found = e.job
-	return false
+	clear(p.room[:])
+	p.reader, p.wanted, p.ahead = t, want, p.room[:0]
+	if t.turn.after.job == nil {
+		t.queue.Ascend(p.visit)
+	} else {
+		t.queue.AscendGreaterOrEqual(t.turn.after, p.visit)
+	}
+}
+
+// take reads one job that this pass has not proposed, and says whether to read
+// on. A job that stopped after its proposal may have moved back.
+func (p *pass) take(e entry) bool {
+	if e.job.proposed != p.seq {
+		p.ahead = append(p.ahead, e.job)
+	}
+	return len(p.ahead) < p.wanted
+}
+
+// changed says that t's queue is not what was read any more.
+func (p *pass) changed(t *tenant) {
+	if p.reader == t {
+		p.reader = nil
+	}
 }
 
 // Outcome tells what became of job, which this pass proposed. If it was granted
 // or kept, its tenant is charged ahead with what the job holds, or asks for, over
 // the horizon, once in a pass. Other outcomes, and other jobs, change nothing.
 func (l *Ledger) Outcome(job lockstep.JobID, outcome lockstep.Outcome) {
+	if outcome != lockstep.Granted && outcome != lockstep.Kept {
+		return
+	}
 	j, p := l.jobs[job], &l.pass
-	if j == nil || j.proposed != p.seq || j.charged == p.seq || outcome != lockstep.Granted && outcome != lockstep.Kept {
+	if j == nil || j.proposed != p.seq || j.charged == p.seq {
 		return
 	}
 	j.charged = p.seq

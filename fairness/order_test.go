@@ -178,6 +178,65 @@ func TestPassAgreesWithScan(t *testing.T) {
 	t.Log(proposals, "proposals")
 }
 
+// TestReadingAheadDoesNotShow lets a ledger that searches its queues anew for
+// each proposal and one that reads ahead do the same, while jobs come, go and move
+// in the middle of passes, and outcomes are told late, twice, of other jobs or never.
+func TestReadingAheadDoesNotShow(t *testing.T) {
+	proposals := 0
+	for seed := range lists(600) {
+		src := newSource(uint64(2_000_000 + seed))
+		src.tenants, src.jobs = 3, 60
+		src.weights = []int64{0, 1, 1, 2, 3}
+		cfg := Config{Capacity: 16000}
+		if seed%2 == 0 {
+			cfg.JobOrder = FIFO
+		}
+		plain, l := start(t, cfg), start(t, cfg)
+		events := func(n int) {
+			for range n {
+				if e := src.next(l); l.Apply(e) == nil {
+					require.NoError(t, plain.Apply(e))
+				}
+			}
+		}
+		last := lockstep.JobID("none")
+		events(150)
+		for range 10 {
+			events(10)
+			for _, id := range suits(l, EventStop) {
+				if src.IntN(2) == 0 {
+					require.NoError(t, l.Due(id))
+					require.NoError(t, plain.Due(id))
+				}
+			}
+			l.Begin(src.now)
+			plain.Begin(src.now)
+			for step := 0; ; step++ {
+				plain.pass.reader = nil
+				want, more := plain.Next()
+				got, ok := l.Next()
+				require.Equal(t, more, ok, "seed %d", seed)
+				require.Equal(t, want, got, "seed %d", seed)
+				if !ok || step > 200 {
+					break
+				}
+				proposals++
+				if src.IntN(10) == 0 {
+					events(2)
+				}
+				outcome := pick(src.Rand, []lockstep.Outcome{lockstep.Granted, lockstep.Blocked, lockstep.Blocked, lockstep.Blocked, lockstep.Kept, lockstep.Dropped})
+				for _, id := range [][]lockstep.JobID{{got}, {got}, {got}, {got, got}, {last}, nil}[src.IntN(6)] {
+					l.Outcome(id, outcome)
+					plain.Outcome(id, outcome)
+				}
+				last = got
+			}
+		}
+		same(t, saved(t, plain), saved(t, l))
+	}
+	t.Log(proposals, "proposals")
+}
+
 // A Ledger is a gang.Orderer.
 var _ interface {
 	Begin(now time.Time)

@@ -51,21 +51,10 @@ func (l *Ledger) appendSnapshot(b []byte) []byte {
 	s.u64(l.tiers[1].rest)
 
 	v := l.at(l.now)
-	tenants := l.sorted()
-	s.u32(uint32(len(tenants)))
-	for _, t := range tenants {
-		share, rest, entitled := l.shared(t, &v)
-		s.id(string(t.id))
-		s.flag(t.joined)
-		s.u64(uint64(t.weight))
-		s.fixed(entitled)
-		s.wide(t.served(&v))
-		s.wide(t.worst)
-		s.fixed(l.nominally(t, &v))
-		s.wide(share)
-		s.fixed(rest)
+	s.u32(uint32(len(l.tenants)))
+	for _, t := range l.sorted() {
+		l.saveTenant(&s, t, &v)
 	}
-
 	jobs := make([]*job, 0, len(l.jobs))
 	for _, j := range l.jobs { // in any order: sorted below
 		jobs = append(jobs, j)
@@ -73,26 +62,43 @@ func (l *Ledger) appendSnapshot(b []byte) []byte {
 	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(string(a.id), string(b.id)) })
 	s.u32(uint32(len(jobs)))
 	for _, j := range jobs {
-		state := uint32(savedWaiting)
-		switch {
-		case j.done:
-			state = savedDone
-		case j.running:
-			state = savedRunning
-		}
-		service, wanted := j.at(l.now)
-		s.id(string(j.id))
-		s.id(string(j.tenant.id))
-		s.u32(state)
-		s.u64(uint64(j.demand))
-		s.u64(uint64(j.grant))
-		s.u64(uint64(j.submitted))
-		s.wide(service)
-		s.wide(wanted)
-		s.wide(j.share)
+		l.saveJob(&s, j)
 	}
 	s.u32(crc32.ChecksumIEEE(s.b[len(b):]))
 	return s.b
+}
+
+func (l *Ledger) saveTenant(s *saver, t *tenant, v *view) {
+	share, rest, entitled := l.shared(t, v)
+	s.id(string(t.id))
+	s.flag(t.joined)
+	s.u64(uint64(t.weight))
+	s.fixed(entitled)
+	s.wide(t.served(v))
+	s.wide(t.worst)
+	s.fixed(l.nominally(t, v))
+	s.wide(share)
+	s.fixed(rest)
+}
+
+func (l *Ledger) saveJob(s *saver, j *job) {
+	state := uint32(savedWaiting)
+	switch {
+	case j.done:
+		state = savedDone
+	case j.running:
+		state = savedRunning
+	}
+	service, wanted := j.at(l.now)
+	s.id(string(j.id))
+	s.id(string(j.tenant.id))
+	s.u32(state)
+	s.u64(uint64(j.demand))
+	s.u64(uint64(j.grant))
+	s.u64(uint64(j.submitted))
+	s.wide(service)
+	s.wide(wanted)
+	s.wide(j.share)
 }
 
 // Restore returns the ledger that Snapshot wrote to r, under cfg, whose Basis
@@ -159,20 +165,7 @@ func (l *Ledger) load(d *loader) {
 		if last = string(j.id); d.bad != "" {
 			return
 		}
-		l.jobs[j.id] = j
-		t := j.tenant
-		switch {
-		case j.done:
-			t.kept++
-			continue
-		case j.running:
-			l.setGrant(j, grant)
-		default:
-			l.enqueue(j)
-		}
-		t.live++
-		t.demand += j.demand
-		l.demand += j.demand
+		l.adopt(j, grant)
 	}
 	d.check(l.started || l.now == 0 && l.seq == 0 && len(l.tenants) == 0, "accounts before the first event")
 	for _, t := range l.sorted() {
@@ -180,6 +173,24 @@ func (l *Ledger) load(d *loader) {
 			l.place(t)
 		}
 		d.check(t.joined || t.live == 0, "a tenant left with jobs")
+	}
+}
+
+// adopt makes j, which was loaded, one of its tenant's.
+func (l *Ledger) adopt(j *job, grant lockstep.MilliGPU) {
+	l.jobs[j.id] = j
+	t := j.tenant
+	if j.done {
+		t.kept++
+		return
+	}
+	t.live++
+	t.demand += j.demand
+	l.demand += j.demand
+	if j.running {
+		l.setGrant(j, grant)
+	} else {
+		l.enqueue(j)
 	}
 }
 

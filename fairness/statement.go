@@ -63,13 +63,6 @@ func (s *JobStatement) Index() (index float64, ok bool) {
 	return ratio(s.Service, s.Entitlement)
 }
 
-func ratio(a, b GPUTime) (float64, bool) {
-	if b.Sign() <= 0 {
-		return 0, false
-	}
-	return a.v.Float64() / b.v.Float64(), true
-}
-
 // Totals are sums over all tenants, forgotten ones included.
 type Totals struct {
 	Time     time.Time         `json:"time"`     // Time is up to when they count.
@@ -91,9 +84,14 @@ func (l *Ledger) instant(call string, now time.Time) (int64, error) {
 		return 0, err
 	}
 	if l.started && ns < l.now {
-		return 0, fault(lockstep.ErrPast, call, "now", now.String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
+		return 0, l.past(call, ns)
 	}
 	return ns, nil
+}
+
+// past returns the error of a time before the latest event.
+func (l *Ledger) past(call string, now int64) error {
+	return fault(lockstep.ErrPast, call, "now", lockstep.FromNanos(now).String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
 }
 
 // Statement returns the account of tenant at now, as if nothing happened since
@@ -125,34 +123,32 @@ func (l *Ledger) AppendStatements(dst []Statement, now time.Time) ([]Statement, 
 	return dst, nil
 }
 
-// sorted returns all tenants by ID.
+// sorted returns all tenants by ID. It is kept until one comes or goes.
 func (l *Ledger) sorted() []*tenant {
-	all := make([]*tenant, 0, len(l.tenants))
-	for _, t := range l.tenants { // in any order: sorted below
-		all = append(all, t)
+	if l.byID == nil {
+		l.byID = make([]*tenant, 0, len(l.tenants))
+		for _, t := range l.tenants { // in any order: sorted below
+			l.byID = append(l.byID, t)
+		}
+		slices.SortFunc(l.byID, func(a, b *tenant) int { return strings.Compare(string(a.id), string(b.id)) })
 	}
-	slices.SortFunc(all, func(a, b *tenant) int { return strings.Compare(string(a.id), string(b.id)) })
-	return all
+	return l.byID
 }
 
 func (l *Ledger) statement(t *tenant, v *view) Statement {
 	s := Statement{
 		Tenant: t.id, Time: lockstep.FromNanos(v.now), Joined: t.joined, Weight: t.weight,
 		Live: t.live, Demand: t.demand, Held: t.rate,
-		Service:     GPUTime{t.served(v)},
-		Entitlement: GPUTime{l.entitled(t, v).Near()},
-		Nominal:     GPUTime{l.nominally(t, v).Near()},
-		Worst:       GPUTime{t.worst},
+		Service:     gpuTime(t.served(v)),
+		Entitlement: gpuTime(l.entitled(t, v).Near()),
+		Nominal:     gpuTime(l.nominally(t, v).Near()),
+		Worst:       gpuTime(t.worst),
 	}
 	if t.queue != nil {
 		s.Waiting = t.queue.Len()
 	}
 	if t.joined {
-		k := 0
-		if t.weight == 0 {
-			k = 1
-		}
-		s.Share = lockstep.MilliGPU(v.levels[k].rate(uint64(t.demand), t.pull()))
+		s.Share = lockstep.MilliGPU(v.levels[t.rank()].rate(uint64(t.demand), t.pull()))
 	}
 	if lag := s.Lag(); lag.Cmp(s.Worst) > 0 {
 		s.Worst = lag
@@ -183,10 +179,10 @@ func (l *Ledger) JobStatement(now time.Time, job lockstep.JobID) (JobStatement, 
 	s := JobStatement{
 		Job: j.id, Tenant: j.tenant.id, Submitted: lockstep.FromNanos(j.submitted),
 		Running: j.running, Done: j.done, Demand: j.demand, Held: j.grant,
-		Entitlement: GPUTime{l.share(j, &v)},
+		Entitlement: gpuTime(l.share(j, &v)),
 	}
 	service, wanted := j.at(v.now)
-	s.Service, s.Wanted = GPUTime{service}, GPUTime{wanted}
+	s.Service, s.Wanted = gpuTime(service), gpuTime(wanted)
 	return s, nil
 }
 
@@ -209,14 +205,15 @@ func (l *Ledger) Totals(now time.Time) (Totals, error) {
 	return Totals{
 		Time: lockstep.FromNanos(v.now), Tenants: len(l.tenants), Jobs: len(l.jobs),
 		Capacity: l.capacity, Demand: l.demand, Held: l.rate,
-		Offered: GPUTime{l.offered.Add(rated(l.capacity, v.dt))},
-		Wanted:  GPUTime{l.owed.Add(rated(min(l.capacity, l.demand), v.dt))},
-		Service: GPUTime{l.served.Add(rated(l.rate, v.dt))},
+		Offered: gpuTime(l.offered.Add(rated(l.capacity, v.dt))),
+		Wanted:  gpuTime(l.owed.Add(rated(min(l.capacity, l.demand), v.dt))),
+		Service: gpuTime(l.served.Add(rated(l.rate, v.dt))),
 	}, nil
 }
 
 // ErrorBound returns by how much, at most, any tenant's Entitlement or Nominal
-// so far can differ from that of real numbers. Service never differs.
+// so far can differ from that of real numbers: 2 MilliGPU-nanoseconds until events
+// times weights exceed 2^64. Service never differs.
 //
 // An entitlement is kept in steps of 2^-64. What the shares of a tier do not
 // divide is less than one step for each weight and is carried to the next
@@ -224,5 +221,5 @@ func (l *Ledger) Totals(now time.Time) (Totals, error) {
 // that to another tenant. One more for reading in whole MilliGPU-nanoseconds.
 func (l *Ledger) ErrorBound() GPUTime {
 	hi, _ := bits.Mul64(l.seq+1, max(l.maxPull, l.tiers[0].pull(), l.tiers[1].pull()))
-	return GPUTime{int128.Of(2).Add(int128.Mul(hi, 1))}
+	return gpuTime(int128.Of(2).Add(int128.Mul(hi, 1)))
 }

@@ -140,6 +140,11 @@ func (t *tenant) credited() int128.Fixed {
 		passed += a.passed
 		rose = rose.Add(a.rose)
 	}
+	return t.tagged(passed, rose)
+}
+
+// tagged returns t's entitlement where passed and rose are all tags on its path.
+func (t *tenant) tagged(passed uint64, rose int128.Fixed) int128.Fixed {
 	return t.entitled.Add(int128.Whole(rated(t.demand, passed))).Add(rose.Mul(t.pull()))
 }
 
@@ -150,7 +155,7 @@ func (t *tenant) sweep(passed uint64, rose int128.Fixed) {
 	for ; t != nil; t = t.right {
 		passed += t.passed
 		rose = rose.Add(t.rose)
-		t.swept = t.entitled.Add(int128.Whole(rated(t.demand, passed))).Add(rose.Mul(t.pull()))
+		t.swept = t.tagged(passed, rose)
 		t.left.sweep(passed, rose)
 	}
 }

@@ -79,10 +79,11 @@ type indexes struct {
 // New returns a Quota without charges.
 func New(cfg Config) (*Quota, error) {
 	var errs []error
-	names := slices.Sorted(maps.Keys(cfg.Capacity))
-	schema, err := lockstep.NewSchema(names...)
+	schema, err := lockstep.NewSchema(slices.Sorted(maps.Keys(cfg.Capacity))...)
 	if err != nil {
-		return nil, err
+		errs = append(errs, err)
+		schema, _ = lockstep.NewSchema() // to find the other faults
+		cfg.Capacity = nil
 	}
 	q := &Quota{
 		borrow:  !cfg.DisableBorrowing,
@@ -133,30 +134,33 @@ func newIndexes(schema *lockstep.Schema) indexes {
 	return x
 }
 
-// vector returns r by index, and refuses what is negative.
+// vector returns r by index, and reports whatever is negative, joined.
 func (q *Quota) vector(call string, r lockstep.Resources) (lockstep.Vector, error) {
 	v, err := q.schema.Vector(r)
 	if err != nil {
 		return v, err
 	}
+	var errs []error
 	for i := range q.schema.Len() {
 		if v[i] < 0 {
-			return v, fault(lockstep.ErrInvalid, call, "Capacity."+string(q.schema.Name(i)), strconv.FormatInt(v[i], 10), "must not be negative")
+			errs = append(errs, fault(lockstep.ErrInvalid, call, "Capacity."+string(q.schema.Name(i)), strconv.FormatInt(v[i], 10), "must not be negative"))
 		}
 	}
-	return v, nil
+	return v, errors.Join(errs...)
 }
 
+// check reports every fault of t, joined.
 func check(call, at string, t Tenant) error {
+	var errs []error
 	if t.ID != "" {
 		if err := t.ID.Validate(); err != nil {
-			return err
+			errs = append(errs, fault(lockstep.ErrInvalid, call, at+".ID", quote(t.ID), reason(err)))
 		}
 	}
 	if t.Weight < 0 || t.Weight > MaxWeight {
-		return fault(lockstep.ErrInvalid, call, at+".Weight", strconv.FormatInt(t.Weight, 10), "want 0 to 2^32")
+		errs = append(errs, fault(lockstep.ErrInvalid, call, at+".Weight", strconv.FormatInt(t.Weight, 10), "want 0 to 2^32"))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // SetTenant adds a tenant, or changes its weight. Every nominal quota follows.
@@ -293,7 +297,8 @@ func (q *Quota) room(t *tenant) lockstep.Vector {
 		if q.borrow {
 			room[i] = max(room[i], free[i])
 		}
-		room[i] = max(room[i], 0)
+		// All charges together stay inside int64, or Charge would refuse.
+		room[i] = max(min(room[i], math.MaxInt64-1-q.used[i]), 0)
 	}
 	return room
 }
@@ -408,6 +413,15 @@ func (q *Quota) Usage(id lockstep.TenantID) (Usage, bool) {
 
 func fault(kind error, call, field, value, reason string) error {
 	return &lockstep.Error{Kind: kind, Op: "quota: " + call, Field: field, Value: value, Reason: reason}
+}
+
+// reason returns what a validator of package lockstep found.
+func reason(err error) string {
+	var e *lockstep.Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return err.Error()
 }
 
 // quote returns s for an error text, at most 40 bytes of it.

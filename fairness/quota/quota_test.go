@@ -139,12 +139,39 @@ func TestBadConfig(t *testing.T) {
 	require.ErrorContains(t, err, "Capacity.gpu")
 	require.ErrorContains(t, err, "Tenants[0].Weight")
 	require.ErrorContains(t, err, "Tenants[1].ID")
+	many["r0"] = -1
+	err = Config{Capacity: many, Tenants: []Tenant{{"a b", -1}}}.Validate()
+	require.ErrorContains(t, err, "names = 17")
+	require.ErrorContains(t, err, `Tenants[0].ID = "a b"`)
+	require.ErrorContains(t, err, "Tenants[0].Weight = -1")
+	err = Config{Capacity: lockstep.Resources{"gpu": -1, "cpu": -2}}.Validate()
+	require.ErrorContains(t, err, "Capacity.gpu = -1")
+	require.ErrorContains(t, err, "Capacity.cpu = -2")
 
 	q := build(t, Config{})
 	require.True(t, build(t, Config{Tenants: []Tenant{{"a", 0}}}).Check(gang("j", "a", 1000, 8), nil).Feasible, "nothing is limited")
 	require.ErrorIs(t, q.SetTenant(Tenant{"a", -1}), lockstep.ErrInvalid)
 	require.ErrorIs(t, q.SetTenant(Tenant{lockstep.TenantID(strings.Repeat("x", 1000)), 1}), lockstep.ErrInvalid)
 	require.ErrorIs(t, q.SetCapacity(gpus(1)), lockstep.ErrUnknown)
+}
+
+// TestWhatCheckAllowsIsCharged holds at the end of int64 too, where a gang that
+// asks for more than that reads as asking for that.
+func TestWhatCheckAllowsIsCharged(t *testing.T) {
+	for _, share := range []int64{math.MaxInt64, math.MaxInt64 / 64, 1 << 40} {
+		q := build(t, Config{Capacity: lockstep.Resources{"memory": math.MaxInt64}, Tenants: []Tenant{{"a", 1}}})
+		for i := range 4 {
+			g := gang(lockstep.JobID(fmt.Sprint("j", i)), "a", 64, 1)
+			g.Roles[0].Demand.Memory = lockstep.Bytes(share)
+			v := q.Check(g, nil)
+			require.Equal(t, share < math.MaxInt64 && (i == 0 || share == 1<<40), v.Feasible, "%d of %d", i, share)
+			if v.Feasible {
+				require.NoError(t, q.Charge(g, nil))
+			} else {
+				require.Less(t, v.Fit, v.Want)
+			}
+		}
+	}
 }
 
 // TestAgainstPlainSums compares with sums over all charges, made anew each time,

@@ -20,7 +20,7 @@
 // # Errors
 //
 // Parse reports malformed text. Sums and products wrap around at the ends, as
-// Go's own integers do: the caller bounds its inputs. Divide and QuoRem panic
+// Go's own integers do, but for AddSat and SubSat: the caller bounds its inputs. Divide and QuoRem panic
 // when asked to divide by zero.
 //
 // # Concurrency
@@ -29,7 +29,7 @@
 //
 // # Cost
 //
-// A few machine instructions each; only Big, String and MarshalText allocate.
+// A few machine instructions each; only Big, String and Parse allocate.
 //
 // # Limits
 //

@@ -40,6 +40,24 @@ func (a Int) Sub(b Int) Int {
 	return Int{hi, lo}
 }
 
+// AddSat returns a+b, held at the ends.
+func (a Int) AddSat(b Int) Int { return a.held(b, a.Add(b)) }
+
+// SubSat returns a-b, held at the ends.
+func (a Int) SubSat(b Int) Int { return a.held(Int{^b.hi, ^b.lo}, a.Sub(b)) }
+
+// held returns sum, of a and a number with b's sign, or the end that it went past:
+// then it has the sign that neither has.
+func (a Int) held(b, sum Int) Int {
+	if int64((a.hi^sum.hi)&(b.hi^sum.hi)) >= 0 {
+		return sum
+	}
+	if a.Sign() < 0 {
+		return Int{1 << 63, 0}
+	}
+	return Int{math.MaxInt64, math.MaxUint64}
+}
+
 // Neg returns -a.
 func (a Int) Neg() Int { return Int{}.Sub(a) }
 
@@ -92,8 +110,15 @@ func (a Int) Big() *big.Int {
 // String returns a in decimal.
 func (a Int) String() string { return a.Big().String() }
 
-// Parse reads what String writes.
+// longest is the length of the longest text that String writes.
+const longest = len("-170141183460469231731687303715884105728")
+
+// Parse reads what String writes; a plus sign and leading zeros may be there too,
+// within the length of that.
 func Parse(s string) (v Int, ok bool) {
+	if len(s) > longest { // so that a megabyte of digits costs nothing
+		return Int{}, false
+	}
 	b, ok := new(big.Int).SetString(s, 10)
 	if !ok || b.BitLen() > 127 && b.Cmp(Int{1 << 63, 0}.Big()) != 0 {
 		return Int{}, false

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,18 @@ func wrap(v *big.Int) *big.Int {
 	return v
 }
 
+// hold brings v into the range of Int by the shortest way.
+func hold(v *big.Int) *big.Int {
+	least, most := new(big.Int).Neg(two127), new(big.Int).Sub(two127, big.NewInt(1))
+	switch {
+	case v.Cmp(least) < 0:
+		return least
+	case v.Cmp(most) > 0:
+		return most
+	}
+	return v
+}
+
 // steps returns a in steps of 2^-64.
 func steps(a Fixed) *big.Int {
 	v := new(big.Int).SetUint64(a.hi)
@@ -56,6 +69,8 @@ func TestIntAgreesWithMathBig(t *testing.T) {
 		A, B := a.Big(), b.Big()
 		require.Zero(t, wrap(new(big.Int).Add(A, B)).Cmp(a.Add(b).Big()), "%v + %v", a, b)
 		require.Zero(t, wrap(new(big.Int).Sub(A, B)).Cmp(a.Sub(b).Big()), "%v - %v", a, b)
+		require.Zero(t, hold(new(big.Int).Add(A, B)).Cmp(a.AddSat(b).Big()), "%v + %v", a, b)
+		require.Zero(t, hold(new(big.Int).Sub(A, B)).Cmp(a.SubSat(b).Big()), "%v - %v", a, b)
 		require.Zero(t, wrap(new(big.Int).Neg(A)).Cmp(a.Neg().Big()), "-%v", a)
 		require.Equal(t, A.Cmp(B), a.Cmp(b), "%v ? %v", a, b)
 		require.Equal(t, A.Sign(), a.Sign(), "%v", a)
@@ -118,7 +133,7 @@ func TestNearUndoesRoundingDown(t *testing.T) {
 }
 
 func TestParseRefusesWhatDoesNotFit(t *testing.T) {
-	for _, s := range []string{"", "x", "1.5", two127.String(), "-" + new(big.Int).Add(two127, big.NewInt(1)).String()} {
+	for _, s := range []string{"", "x", "1.5", "1_0", "0x1", strings.Repeat("0", longest) + "1", two127.String(), "-" + new(big.Int).Add(two127, big.NewInt(1)).String()} {
 		_, ok := Parse(s)
 		require.False(t, ok, s)
 	}
