@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -29,6 +30,9 @@ func (t *Table) Grant(now time.Time, job lockstep.JobID, amount lockstep.MilliGP
 	}
 	if e, ok := t.jobs[job]; ok {
 		return Lease{}, fault(lockstep.ErrDuplicate, op, "job", string(job), "holds lease "+e.token.String())
+	}
+	if err := t.spent(op); err != nil {
+		return Lease{}, err
 	}
 	t.now = ns
 	t.last++
@@ -177,6 +181,9 @@ func (t *Table) Resize(now time.Time, job lockstep.JobID, amount lockstep.MilliG
 	case e.state == Shrinking && amount > e.target:
 		return Lease{}, Charge{}, fault(lockstep.ErrConflict, op, "amount", amount.String(), "want at most "+e.target.String())
 	}
+	if err := t.spent(op); err != nil {
+		return Lease{}, Charge{}, err
+	}
 	t.now = ns
 	charge := e.charge(ns, "")
 	t.unindex(e)
@@ -187,9 +194,32 @@ func (t *Table) Resize(now time.Time, job lockstep.JobID, amount lockstep.MilliG
 	return e.lease(), charge, nil
 }
 
+// Raise makes every token granted from now on higher than floor; a floor below
+// Last changes nothing. It is for a table that was restored from an older state
+// than it had: raise it above all tokens that a guard has seen or may have, and
+// nobody who was granted one in between is taken for a holder of today.
+func (t *Table) Raise(floor Token) { t.last = max(t.last, floor) }
+
+// spent refuses to issue a token when there is none left.
+func (t *Table) spent(op string) error {
+	if t.last == math.MaxUint64 {
+		return fault(lockstep.ErrConflict, op, "token", t.last.String(), "is the highest that there is")
+	}
+	return nil
+}
+
+// nanos returns a time that was given as field in nanoseconds.
+func nanos(op, field string, at time.Time) (int64, error) {
+	ns, err := lockstep.Nanos(at)
+	if err != nil {
+		return 0, fault(lockstep.ErrInvalid, op, field, at.String(), "must lie between 1677-09-21 and 2262-04-11")
+	}
+	return ns, nil
+}
+
 // at returns now in nanoseconds, refusing times before one already seen.
 func (t *Table) at(op string, now time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(now)
+	ns, err := nanos(op, "now", now)
 	if err != nil {
 		return 0, err
 	}
@@ -218,7 +248,7 @@ func (t *Table) giveBack(op string, now time.Time, job lockstep.JobID, deadline 
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	end, err = lockstep.Nanos(deadline)
+	end, err = nanos(op, "deadline", deadline)
 	if err != nil {
 		return 0, nil, 0, err
 	}

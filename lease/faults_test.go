@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -11,7 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
+
+// framed returns body behind the header that suits it.
+func framed(body []byte) string {
+	var b bytes.Buffer
+	if err := snapshot.Write(&b, format, version, body); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
 
 // TestRestoreRefusesTheImpossible forges snapshots with a right checksum.
 func TestRestoreRefusesTheImpossible(t *testing.T) {
@@ -35,6 +46,8 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 		{`"since":17`, `"since":27`},
 		{`"renewed":17`, `"renewed":27`},
 		{`"boundary":17`, `"boundary":7`},
+		{`"boundary":17`, `"boundary":18`},
+		{`"deadline":17`, `"deadline":7`},
 		{`"state":"held"`, `"state":"free"`},
 		{`"state":"held"`, `"state":"yielding"`},
 		{`"state":"yielding"`, `"state":"held"`},
@@ -51,7 +64,7 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 			forged = strings.ReplaceAll(body, `"job":"b"`, `"job":"b","extended":-1`)
 		}
 		require.NotEqual(t, body, forged, tt.from)
-		_, err := Restore(strings.NewReader(string(header([]byte(forged))) + forged))
+		_, err := Restore(strings.NewReader(framed([]byte(forged))))
 		require.ErrorIs(t, err, lockstep.ErrInvalid, "%s to %s", tt.from, tt.to)
 	}
 }
@@ -72,8 +85,9 @@ func TestFaultsOfCollaborators(t *testing.T) {
 	require.ErrorIs(t, table.Snapshot(broken{fail}), fail)
 	_, err := Restore(iotest.ErrReader(fail))
 	require.ErrorIs(t, err, fail)
-	_, err = table.Save(t.Context(), broken{fail}, "k", 0)
+	rev, err := table.Save(t.Context(), broken{fail}, "k", 7)
 	require.ErrorIs(t, err, fail)
+	require.Equal(t, Revision(7), rev, "so that rev, err = Save(rev) can be tried again")
 	_, _, err = Load(t.Context(), broken{fail}, "k")
 	require.ErrorIs(t, err, fail)
 	var m Memory

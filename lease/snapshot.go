@@ -2,7 +2,6 @@ package lease
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,10 +10,14 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// version of the saved form; another is refused.
-const version = 1
+// format and version of the saved form; others are refused.
+const (
+	format  = "lockstep/lease"
+	version = 1
+)
 
 // image is the saved form of a Table.
 type image struct {
@@ -44,9 +47,9 @@ type record struct {
 // Snapshot writes the whole table: one line with format, version and SHA-256,
 // then JSON. Equal tables give equal bytes.
 func (t *Table) Snapshot(w io.Writer) error {
-	data, err := t.encode()
+	body, err := t.encode()
 	if err == nil {
-		_, err = w.Write(data)
+		err = snapshot.Write(w, format, version, body)
 	}
 	if err != nil {
 		return fmt.Errorf("lease: snapshot: %w", err)
@@ -56,12 +59,13 @@ func (t *Table) Snapshot(w io.Writer) error {
 
 // Restore reads what Snapshot wrote, configuration included. Bytes that are cut
 // short, changed, of another version or of no possible table are ErrInvalid.
+// Tokens granted after the snapshot would be issued again: see Raise.
 func Restore(r io.Reader) (*Table, error) {
-	data, err := io.ReadAll(r)
+	body, err := snapshot.Read(r, "lease: restore", format, version)
 	if err != nil {
-		return nil, fmt.Errorf("lease: restore: %w", err)
+		return nil, err
 	}
-	return decode(data)
+	return decode(body)
 }
 
 func (t *Table) encode() ([]byte, error) {
@@ -74,24 +78,11 @@ func (t *Table) encode() ([]byte, error) {
 			Extended: e.extended, Reason: e.reason,
 		})
 	}
-	body, err := json.Marshal(img)
-	if err != nil {
-		return nil, err
-	}
-	return append(header(body), body...), nil
+	return json.Marshal(img)
 }
 
-func header(body []byte) []byte {
-	return fmt.Appendf(nil, "lockstep/lease %d %x\n", version, sha256.Sum256(body))
-}
-
-func decode(data []byte) (*Table, error) {
+func decode(body []byte) (*Table, error) {
 	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
-	cut := bytes.IndexByte(data, '\n') + 1
-	body := data[cut:]
-	if !bytes.Equal(data[:cut], header(body)) {
-		return nil, broken("snapshot", "not a whole snapshot of version "+strconv.Itoa(version))
-	}
 	var img image
 	if err := json.Unmarshal(body, &img); err != nil {
 		return nil, broken("snapshot", err.Error())
@@ -123,7 +114,7 @@ func decode(data []byte) (*Table, error) {
 	}
 	// One table has one saved form: anything else was not written by Snapshot.
 	again, err := t.encode()
-	if err != nil || !bytes.Equal(again, data) {
+	if err != nil || !bytes.Equal(again, body) {
 		return nil, broken("snapshot", "not in the form that Snapshot writes")
 	}
 	return t, nil
@@ -143,8 +134,12 @@ func (t *Table) check(r *record) string {
 		return "term out of range"
 	case r.Granted > r.Since || r.Since > r.Renewed || r.Renewed > t.now:
 		return "times out of order"
-	case r.Boundary < r.Granted:
-		return "boundary before the grant"
+	case r.Boundary != never && (r.Boundary <= r.Granted || uint64(r.Boundary)-uint64(r.Granted) < uint64(r.Term)):
+		return "boundary before the first term is over"
+	case r.Boundary != never && (uint64(r.Boundary)-uint64(r.Granted))%uint64(r.Term) != 0:
+		return "boundary is out of phase"
+	case r.State != Held && r.Deadline < r.Since:
+		return "deadline before the charge began"
 	case r.State == Held && (r.Target != 0 || r.Deadline != 0 || r.Reason != ""),
 		r.State == Yielding && (r.Target != 0 || r.Reason == ""),
 		r.State == Shrinking && (r.Target == 0 || r.Reason == ""),

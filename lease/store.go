@@ -29,16 +29,19 @@ type Store interface {
 
 // Save stores the whole table under key if what is there still has the revision
 // old, the one that Load or the last Save returned. ErrConflict means that
-// another scheduler has taken over: its tokens are newer, so stop.
+// another scheduler has taken over: its tokens are newer, so stop. With an error
+// it returns old, for another try; a store that failed may still have stored the
+// table, and then that try is ErrConflict.
 func (t *Table) Save(ctx context.Context, s Store, key string, old Revision) (Revision, error) {
-	data, err := t.encode()
-	if err == nil {
-		old, err = s.Swap(ctx, key, old, data)
+	var data bytes.Buffer
+	if err := t.Snapshot(&data); err != nil {
+		return old, err
 	}
+	rev, err := s.Swap(ctx, key, old, data.Bytes())
 	if err != nil {
-		return 0, fmt.Errorf("lease: save: %w", err)
+		return old, fmt.Errorf("lease: save: %w", err)
 	}
-	return old, nil
+	return rev, nil
 }
 
 // Load returns the table saved under key and its revision, for the next Save. A
@@ -51,7 +54,7 @@ func Load(ctx context.Context, s Store, key string) (*Table, Revision, error) {
 	if rev == 0 {
 		return nil, 0, fault(lockstep.ErrUnknown, "load", "key", strconv.Quote(key), "was never saved")
 	}
-	t, err := decode(data)
+	t, err := Restore(bytes.NewReader(data))
 	if err != nil {
 		return nil, 0, err
 	}

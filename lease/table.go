@@ -189,8 +189,8 @@ func (t *Table) Valid(job lockstep.JobID, token Token) bool {
 }
 
 // AppendDue appends the leases that are Held and whose boundary is at most
-// Config.Ahead away at now, by boundary and then by job, and returns dst. A
-// lease is named again until an outcome is recorded.
+// Config.Ahead away at now, by the time since when and then by job, and returns
+// dst. A lease is named again until an outcome is recorded.
 func (t *Table) AppendDue(dst []Lease, now time.Time) []Lease {
 	ns := clampNanos(now)
 	t.due.Ascend(func(e *entry) bool {

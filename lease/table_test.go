@@ -187,6 +187,8 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		{"yield twice", lockstep.ErrConflict, func() error { _, err := table.Yield(now, "b", at(time.Hour), "x"); return err }},
 		{"yield into the past", lockstep.ErrInvalid, func() error { _, err := table.Yield(now, "a", at(2), "x"); return err }},
 		{"yield without deadline", lockstep.ErrInvalid, func() error { _, err := table.Yield(now, "a", time.Time{}, "x"); return err }},
+		{"yield beyond time", lockstep.ErrInvalid, func() error { _, err := table.Yield(now, "a", now.AddDate(1000, 0, 0), "x"); return err }},
+		{"shrink without deadline", lockstep.ErrInvalid, func() error { _, err := table.Shrink(now, "a", 1, time.Time{}, "x"); return err }},
 		{"yield without reason", lockstep.ErrInvalid, func() error { _, err := table.Yield(now, "a", now, ""); return err }},
 		{"yield unknown", lockstep.ErrUnknown, func() error { _, err := table.Yield(now, "n", now, "x"); return err }},
 		{"shrink to all", lockstep.ErrConflict, func() error { _, err := table.Shrink(now, "a", 2000, now, "x"); return err }},
@@ -204,9 +206,55 @@ func TestBadInputsChangeNothing(t *testing.T) {
 			require.ErrorIs(t, err, tt.kind)
 			var typed *lockstep.Error
 			require.ErrorAs(t, err, &typed)
+			require.NotEmpty(t, typed.Field)
+			require.Equal(t, strings.Contains(tt.name, "deadline") || strings.Contains(tt.name, "yield into") || strings.Contains(tt.name, "beyond"), typed.Field == "deadline")
 			require.Equal(t, before, save(t, table))
 		})
 	}
+}
+
+// TestRaiseOutlivesAStaleSave: a table that was saved before its last grants
+// would issue their tokens again, to others or to the same job.
+func TestRaiseOutlivesAStaleSave(t *testing.T) {
+	table := newTable(t, Config{})
+	grant(t, table, t0, "a", 1000, 0)
+	stale := save(t, table)
+	lost := grant(t, table, at(1), "b", 1000, 0)
+
+	again, err := Restore(strings.NewReader(stale))
+	require.NoError(t, err)
+	require.Equal(t, lost.Token, grant(t, again, at(2), "b", 2000, 0).Token, "without Raise the old holder is valid again")
+
+	again, err = Restore(strings.NewReader(stale))
+	require.NoError(t, err)
+	again.Raise(0)
+	require.Equal(t, stale, save(t, again), "a lower floor changes nothing")
+	again.Raise(lost.Token + 10)
+	l := grant(t, again, at(2), "b", 2000, 0)
+	require.Equal(t, lost.Token+11, l.Token)
+	require.False(t, again.Valid("b", lost.Token))
+	_, err = again.Renew(at(2), "b", lost.Token)
+	require.ErrorIs(t, err, lockstep.ErrStale)
+	_, err = again.Release(at(2), "b", lost.Token)
+	require.ErrorIs(t, err, lockstep.ErrStale)
+
+	again.Raise(math.MaxUint64) // there is none above
+	before := save(t, again)
+	_, err = again.Grant(at(3), "c", 1000, 0)
+	require.ErrorIs(t, err, lockstep.ErrConflict)
+	_, _, err = again.Resize(at(3), "b", 1000)
+	require.ErrorIs(t, err, lockstep.ErrConflict)
+	require.Equal(t, before, save(t, again))
+	_, err = Restore(strings.NewReader(before))
+	require.NoError(t, err)
+}
+
+// TestDueGoesByWhenItIsDue: with terms shorter than Ahead that is not the order of boundaries.
+func TestDueGoesByWhenItIsDue(t *testing.T) {
+	table := newTable(t, Config{Ahead: 10 * time.Minute})
+	grant(t, table, t0, "long", 1000, time.Hour)                    // due at 50 min, boundary at 60
+	grant(t, table, at(52*time.Minute), "short", 1000, time.Minute) // due at once, boundary at 53
+	require.Equal(t, "long short", names(table.AppendDue(nil, at(52*time.Minute))))
 }
 
 func save(t testing.TB, table *Table) string {
@@ -461,13 +509,13 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(body))
 	f.Add([]byte(`{"config":{},"now":0,"last":0,"leases":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := append(header(body), body...) // so that the fuzzer gets past the checksum
-		table, err := Restore(bytes.NewReader(image))
+		image := framed(body) // so that the fuzzer gets past the checksum
+		table, err := Restore(strings.NewReader(image))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			return
 		}
-		require.Equal(t, string(image), save(t, table))
+		require.Equal(t, image, save(t, table))
 		now := lockstep.FromNanos(max(table.now, 0))
 		for _, l := range table.AppendDue(nil, now) {
 			_, err := table.Extend(now, l.Job)

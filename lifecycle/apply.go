@@ -1,7 +1,10 @@
 package lifecycle
 
 import (
+	"math"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 )
@@ -38,26 +41,40 @@ func (m *Machine) Apply(dst []Step, e *Event) ([]Step, error) {
 	return dst, nil
 }
 
-// times reads the times of e.
+// times reads the move and the times of e.
 func (m *Machine) times(e *Event) (ns, until int64, err error) {
-	ns, err = lockstep.Nanos(e.Time)
+	op := string(e.Move)
+	if !e.Move.known() {
+		return 0, 0, fault(lockstep.ErrInvalid, "apply", "Move", strconv.Quote(op), "is no move")
+	}
+	ns, err = nanos(op, "Time", e.Time)
 	if err != nil {
 		return 0, 0, err
 	}
 	if ns < m.now {
-		return 0, 0, fault(lockstep.ErrPast, string(e.Move), "Time", e.Time.String(), "is before "+lockstep.FromNanos(m.now).String())
+		return 0, 0, fault(lockstep.ErrPast, op, "Time", e.Time.String(), "is before "+lockstep.FromNanos(m.now).String())
 	}
 	until = never
 	if !e.Until.IsZero() && (e.Move == MoveSubmit || e.Move == MoveReserve || e.Move == MoveDrain) {
-		until, err = lockstep.Nanos(e.Until)
+		until, err = nanos(op, "Until", e.Until)
 		if err != nil {
 			return 0, 0, err
 		}
 		if until <= ns {
-			return 0, 0, fault(lockstep.ErrInvalid, string(e.Move), "Until", e.Until.String(), "must be after Time")
+			return 0, 0, fault(lockstep.ErrInvalid, op, "Until", e.Until.String(), "must be after Time")
 		}
 	}
 	return ns, until, nil
+}
+
+// nanos returns a time that was given as field in nanoseconds since 1970. None
+// before that is taken, so that the difference of two fits a time.Duration.
+func nanos(op, field string, at time.Time) (int64, error) {
+	ns, err := lockstep.Nanos(at)
+	if err != nil || ns < 0 {
+		return 0, fault(lockstep.ErrInvalid, op, field, at.String(), "must lie between 1970-01-01 and 2262-04-11")
+	}
+	return ns, nil
 }
 
 // check says whether e may happen at ns, and whether it is to be dropped,
@@ -70,24 +87,7 @@ func (m *Machine) check(e *Event, ns int64) (j *job, drop bool, err error) {
 	if err := e.Job.Validate(); err != nil {
 		return nil, false, err
 	}
-	j = m.jobs[e.Job]
-	if j != nil && j.timer <= ns {
-		// Time will move it first: look at a copy that it has moved.
-		future := *j
-		future.Used = slices.Clone(j.Used)
-		probe := Machine{cfg: m.cfg, now: m.now}
-		for future.timer <= ns {
-			if future.State.Terminal() {
-				j = nil // it will be forgotten
-				break
-			}
-			probe.fire(&future)
-			future.timer = future.nextTimer()
-		}
-		if j != nil {
-			j = &future
-		}
-	}
+	j = m.foresee(e.Job, ns)
 	if e.Move == MoveSubmit {
 		if j != nil {
 			return nil, false, fault(lockstep.ErrDuplicate, op, "Job", string(e.Job), "is "+string(j.State))
@@ -97,11 +97,11 @@ func (m *Machine) check(e *Event, ns int64) (j *job, drop bool, err error) {
 	if j == nil {
 		return nil, false, fault(lockstep.ErrUnknown, op, "Job", string(e.Job), "is not known")
 	}
-	if e.Move.fromAgent() && e.Attempt != 0 {
+	if e.Move.ofAttempt() && e.Attempt != 0 {
 		if e.Attempt > j.Attempt {
 			return nil, false, fault(lockstep.ErrUnknown, op, "Attempt", itoa(e.Attempt), "the latest is "+itoa(j.Attempt))
 		}
-		if e.Attempt < j.Attempt || !j.attempting() {
+		if j.over(e.Attempt) {
 			return j, true, nil
 		}
 	}
@@ -109,6 +109,26 @@ func (m *Machine) check(e *Event, ns int64) (j *job, drop bool, err error) {
 		return nil, false, fault(lockstep.ErrConflict, op, "Job", string(e.Job), "is "+string(j.State))
 	}
 	return j, false, m.checkFields(j, e)
+}
+
+// foresee returns a job as it is once time has passed up to ns, without letting
+// it pass; nil if there is none then.
+func (m *Machine) foresee(id lockstep.JobID, ns int64) *job {
+	j := m.jobs[id]
+	if j == nil || j.timer > ns || j.timer == never {
+		return j
+	}
+	future := *j
+	future.Used = slices.Clone(j.Used)
+	probe := Machine{cfg: m.cfg, now: m.now}
+	for future.timer <= ns && future.timer != never {
+		if future.State.Terminal() {
+			return nil // it will be forgotten
+		}
+		probe.fire(&future)
+		future.timer = future.nextTimer()
+	}
+	return &future
 }
 
 // checkFields checks what depends on more than the state.
@@ -124,6 +144,9 @@ func (m *Machine) checkFields(j *job, e *Event) error {
 	case MoveReserve:
 		if e.Attempt != 0 && e.Attempt <= j.Attempt {
 			return fault(lockstep.ErrStale, op, "Attempt", itoa(e.Attempt), "the latest is "+itoa(j.Attempt))
+		}
+		if j.Attempt == math.MaxUint64 {
+			return fault(lockstep.ErrConflict, op, "Attempt", itoa(j.Attempt), "is the highest that there is")
 		}
 	case MoveDrain:
 		if e.Cause == "" || e.Cause == CauseExit {
@@ -227,18 +250,7 @@ func (m *Machine) do(j *job, e *Event, ns, until int64) {
 	case MoveAdmit:
 		m.enter(j, Admitted, e, ns)
 	case MoveReserve:
-		if j.State == Queued {
-			m.enter(j, Admitted, e, ns)
-		}
-		j.Attempt++
-		if e.Attempt != 0 {
-			j.Attempt = e.Attempt
-		}
-		j.GPUs, j.Cause, j.Exit, j.To, j.Budget, j.Charges, j.Ran = e.GPUs, "", Exit{}, "", "", 0, 0
-		m.enter(j, Reserving, e, ns)
-		if until != never {
-			j.Deadline = until
-		}
+		m.reserve(j, e, ns, until)
 	case MoveStart:
 		m.enter(j, Starting, e, ns)
 	case MoveRun:
@@ -249,31 +261,57 @@ func (m *Machine) do(j *job, e *Event, ns, until int64) {
 		j.Saving = false
 		m.enter(j, Lost, e, ns)
 	case MoveExit:
-		if j.State == Starting {
-			m.enter(j, Draining, e, ns) // legality has it so; it takes no time
-		}
-		j.Exit = e.Exit
-		if j.Cause == "" { // else the intent was there first
-			j.Cause = e.Cause
-		}
-		m.clean(j, e, ns)
+		m.exit(j, e, ns)
 	case MoveFence:
 		j.Cause = CauseInfra
 		m.clean(j, e, ns)
 	case MoveClean:
-		j.Clean += e.GPUs
-		if e.GPUs == 0 {
-			j.Clean = j.GPUs
-		}
-		if j.Clean == j.GPUs {
-			m.finish(j, e, ns)
-		} else {
-			m.note(j, e, ns, 0)
-		}
+		m.confirm(j, e, ns)
 	case MoveCancel:
 		m.cancel(j, e, ns)
 	default:
 		m.fact(j, e, ns)
+	}
+}
+
+// reserve begins an attempt.
+func (m *Machine) reserve(j *job, e *Event, ns, until int64) {
+	if j.State == Queued {
+		m.enter(j, Admitted, e, ns)
+	}
+	j.Attempt++
+	if e.Attempt != 0 {
+		j.Attempt = e.Attempt
+	}
+	j.GPUs, j.Cause, j.Exit, j.To, j.Budget, j.Charges, j.Ran = e.GPUs, "", Exit{}, "", "", 0, 0
+	m.enter(j, Reserving, e, ns)
+	if until != never {
+		j.Deadline = until
+	}
+}
+
+// exit ends an attempt whose members are gone.
+func (m *Machine) exit(j *job, e *Event, ns int64) {
+	if j.State == Starting {
+		m.enter(j, Draining, e, ns) // legality has it so; it takes no time
+	}
+	j.Exit = e.Exit
+	if j.Cause == "" { // else the intent was there first
+		j.Cause = e.Cause
+	}
+	m.clean(j, e, ns)
+}
+
+// confirm notes that devices are clean.
+func (m *Machine) confirm(j *job, e *Event, ns int64) {
+	j.Clean += e.GPUs
+	if e.GPUs == 0 {
+		j.Clean = j.GPUs
+	}
+	if j.Clean == j.GPUs {
+		m.finish(j, e, ns)
+	} else {
+		m.note(j, e, ns, 0)
 	}
 }
 
@@ -315,9 +353,8 @@ func (m *Machine) cancel(j *job, e *Event, ns int64) {
 		return
 	case Cleaning:
 		if j.To != Succeeded { // what is done is done
-			j.To = Cancelled
+			j.To, j.Cause = Cancelled, CauseCancel
 		}
-		j.Cause = CauseCancel
 	default:
 		j.Cause = CauseCancel
 		m.toQueued(j, e, ns)

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -10,7 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
+
+// framed returns body behind the header that suits it.
+func framed(body []byte) string {
+	var b bytes.Buffer
+	if err := snapshot.Write(&b, format, version, body); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
 
 // TestRestoreRefusesTheImpossible forges snapshots with a right checksum.
 func TestRestoreRefusesTheImpossible(t *testing.T) {
@@ -33,6 +44,13 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 		{`"gpus":"8"`, `"gpus":"8","clean":"9"`},
 		{`"time":[0,0,3600000000000`, `"time":[0,0,1`},
 		{`"time":[0,0,3600000000000,0`, `"time":[0,-1,3600000000000,1`},
+		{`"riskGPU":{"seconds":2`, `"riskGPU":{"seconds":9`},
+		{`"state":"queued"`, `"state":"queued","gpus":"8"`},
+		{`"state":"queued"`, `"state":"queued","saving":true`},
+		{`"state":"queued"`, `"state":"queued","target":"1"`},
+		{`"state":"queued"`, `"state":"starting"`},
+		{`"state":"queued"`, `"state":"queued","used":[{"name":"app","n":0}]`},
+		{`"saving":true`, `"saving":true,"clean":"1"`},
 		{`"maxWait":`, `"maxWait":-`},
 		{`{"config"`, ` {"config"`},
 		{`{"config"`, `["config"`},
@@ -40,7 +58,7 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 	} {
 		forged := strings.ReplaceAll(body, tt.from, tt.to)
 		require.NotEqual(t, body, forged, tt.from)
-		_, err := Restore(strings.NewReader(string(header([]byte(forged))) + forged))
+		_, err := Restore(strings.NewReader(framed([]byte(forged))))
 		require.ErrorIs(t, err, lockstep.ErrInvalid, "%s to %s", tt.from, tt.to)
 	}
 }

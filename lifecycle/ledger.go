@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"math"
 	"math/bits"
 	"strconv"
 	"time"
@@ -72,21 +73,25 @@ type GPUTime struct {
 
 const second = int64(time.Second)
 
+// most is what sums are held at. Invariant: no GPUTime is more, so that a part of
+// a sum that was held is never more than the sum.
+func most() GPUTime { return GPUTime{Seconds: math.MaxInt64, Nanos: second - 1} }
+
 // gpuTime returns amount held for d. Neither may be negative.
 func gpuTime(amount lockstep.MilliGPU, d time.Duration) GPUTime {
 	hi, lo := bits.Mul64(uint64(amount), uint64(d))
 	// The quotient may exceed int64 only for sums that no cluster reaches; it is held there.
 	if hi >= uint64(second) {
-		return GPUTime{Seconds: 1<<63 - 1}
+		return most()
 	}
 	quo, rem := bits.Div64(hi, lo, uint64(second))
-	if quo > 1<<63-1 {
-		return GPUTime{Seconds: 1<<63 - 1}
+	if quo > math.MaxInt64 {
+		return most()
 	}
 	return GPUTime{Seconds: int64(quo), Nanos: int64(rem)}
 }
 
-// Add returns g+h, held at the end of int64.
+// Add returns g+h, held at the most that the fields can say.
 func (g GPUTime) Add(h GPUTime) GPUTime {
 	n := g.Nanos + h.Nanos
 	carry := int64(0)
@@ -95,12 +100,12 @@ func (g GPUTime) Add(h GPUTime) GPUTime {
 	}
 	s := g.Seconds + h.Seconds + carry
 	if s < g.Seconds {
-		return GPUTime{Seconds: 1<<63 - 1}
+		return most()
 	}
 	return GPUTime{Seconds: s, Nanos: n}
 }
 
-// Sub returns g-h, which must not be more than g.
+// Sub returns g-h; h must not be more than g.
 func (g GPUTime) Sub(h GPUTime) GPUTime {
 	n, s := g.Nanos-h.Nanos, g.Seconds-h.Seconds
 	if n < 0 {

@@ -26,8 +26,8 @@ type Config struct {
 	BackoffMax time.Duration `json:"backoffMax,omitempty"` // BackoffMax is the longest one; 0 means 6 minutes.
 	Stable     time.Duration `json:"stable,omitempty"`     // Stable is the running time of an attempt after which budgets start afresh; 0 means 1 hour.
 	Retain     time.Duration `json:"retain,omitempty"`     // Retain is how long terminal jobs are kept; 0 means until Forget.
-	Rules      []Rule        `json:"rules,omitempty"`      // Rules are tried in order; nil means DefaultRules. What none matches is Failed.
-	Budgets    []Budget      `json:"budgets,omitempty"`    // Budgets are those that Rules name; nil means DefaultBudgets.
+	Rules      []Rule        `json:"rules,omitzero"`       // Rules are tried in order; nil means DefaultRules. What none matches is Failed.
+	Budgets    []Budget      `json:"budgets,omitzero"`     // Budgets are those that Rules name; nil means DefaultBudgets.
 }
 
 func (c Config) withDefaults() Config {
@@ -109,7 +109,7 @@ type Event struct {
 	Move    Move              `json:"move"`              // Move is what happened or is wanted.
 	Time    time.Time         `json:"time"`              // Time is when.
 	Job     lockstep.JobID    `json:"job,omitempty"`     // Job is whom it concerns; none for MoveTick.
-	Attempt lockstep.Attempt  `json:"attempt,omitempty"` // Attempt is which attempt an agent speaks of, 0 for the present one; for MoveReserve the new one, 0 for the next number.
+	Attempt lockstep.Attempt  `json:"attempt,omitempty"` // Attempt is which attempt is meant, 0 for the present one; for MoveReserve the new one, 0 for the next number. Submit, hold, queue, admit and cancel are about the job.
 	GPUs    lockstep.MilliGPU `json:"gpus,omitempty"`    // GPUs is for MoveReserve, MoveResize and MoveClean.
 	Until   time.Time         `json:"until,omitzero"`    // Until is a deadline, for MoveSubmit, MoveReserve and MoveDrain; zero means the Config's.
 	Cause   Cause             `json:"cause,omitempty"`   // Cause is the intent of MoveDrain, what MoveExit knows, or why a save failed.
@@ -194,6 +194,10 @@ func New(cfg Config) (*Machine, error) {
 	}
 	cfg = cfg.withDefaults()
 	cfg.Rules, cfg.Budgets = slices.Clone(cfg.Rules), slices.Clone(cfg.Budgets)
+	for i := range cfg.Rules {
+		r := &cfg.Rules[i]
+		r.Causes, r.Codes = slices.Clone(r.Causes), slices.Clone(r.Codes)
+	}
 	return &Machine{
 		cfg:  cfg,
 		now:  math.MinInt64,
@@ -239,7 +243,8 @@ func (m *Machine) NextWake(now time.Time) (time.Time, bool) {
 	return now, true
 }
 
-// Forget drops a terminal job. Its ID may then be used again.
+// Forget drops a terminal job. Its ID may then be used again. It is no event, so
+// who replays a log has to note it there too; Config.Retain needs no note.
 func (m *Machine) Forget(id lockstep.JobID) error {
 	j, ok := m.jobs[id]
 	switch {

@@ -100,7 +100,12 @@ func TestEveryMoveFromEveryState(t *testing.T) {
 			e := Event{Move: move, Time: at(time.Second), Job: "a", GPUs: 1000, Cause: CausePreempt}
 			steps, err := m.Apply(nil, &e)
 			if err != nil {
-				require.ErrorIs(t, err, lockstep.ErrConflict, "%s in %s", move, state)
+				kind := lockstep.ErrConflict
+				if move == "nonsense" {
+					kind = lockstep.ErrInvalid
+				}
+				require.ErrorIs(t, err, kind, "%s in %s", move, state)
+				require.False(t, move == MoveCancel && !state.Terminal(), "what is not over can be cancelled")
 				require.Equal(t, before, save(t, m))
 				continue
 			}
@@ -467,6 +472,159 @@ func TestEarlierAttemptsAreDropped(t *testing.T) {
 	require.ErrorIs(t, err, lockstep.ErrStale, "an attempt starts once")
 }
 
+// TestNothingThatIsOverActs: neither agents nor schedulers nor events of an
+// attempt that is over touch the one behind it, or the job that waits.
+func TestNothingThatIsOverActs(t *testing.T) {
+	second := func(t *testing.T, s State) *Machine {
+		m := newMachine(t, Config{})
+		into(t, m, Backoff)
+		apply(t, m, Event{Move: MoveQueue, Time: t0})
+		into := []Event{{Move: MoveReserve, Time: t0, GPUs: 8000}, {Move: MoveStart, Time: t0}, {Move: MoveRun, Time: t0}}
+		apply(t, m, into[:map[State]int{Queued: 0, Reserving: 1, Starting: 2, Running: 3}[s]]...)
+		j, _ := m.Job("a")
+		require.Equal(t, s, j.State)
+		return m
+	}
+	plan := &lockstep.Plan{Job: "a", Members: []lockstep.Member{{Node: "n0", Devices: 0xff}}}
+	for _, state := range []State{Queued, Reserving, Starting, Running} {
+		for _, move := range []Move{
+			MoveReturn, MoveStart, MoveRun, MoveExtend, MoveSave, MoveSaved, MoveResize, MoveResized, MoveDrain, MoveLose, MoveExit, MoveFence, MoveClean,
+		} {
+			m := second(t, state)
+			before, dropped := save(t, m), m.Dropped()
+			require.Empty(t, apply(t, m, Event{Move: move, Time: t0, Attempt: 1, GPUs: 1000, Cause: CausePreempt}), "%s in %s", move, state)
+			require.Equal(t, dropped+1, m.Dropped())
+			require.Equal(t, strings.Split(before, `"jobs"`)[1], strings.Split(save(t, m), `"jobs"`)[1])
+		}
+		for _, kind := range []lockstep.ActionKind{
+			lockstep.ActionReserve, lockstep.ActionStart, lockstep.ActionRelease, lockstep.ActionExtend, lockstep.ActionEvict, lockstep.ActionResize, lockstep.ActionMove,
+		} {
+			m := second(t, state)
+			for _, e := range m.ForAction(nil, &lockstep.Action{Kind: kind, Time: t0, Job: "a", Attempt: 1, Plan: plan, Reason: "x"}) {
+				require.Empty(t, apply(t, m, e), "%s in %s", kind, state)
+			}
+		}
+		for _, kind := range []lockstep.EventKind{lockstep.EventFinish, lockstep.EventFail, lockstep.EventEvicted, lockstep.EventDown} {
+			m := second(t, state)
+			for _, e := range m.ForEvent(nil, &lockstep.Event{Kind: kind, Time: t0, Job: "a", Attempt: 1}) {
+				require.Empty(t, apply(t, m, e), "%s in %s", kind, state)
+			}
+		}
+	}
+}
+
+func TestEventsOfOthersAreLeftAlone(t *testing.T) {
+	m := newMachine(t, Config{})
+	into(t, m, Queued)
+	other := []Event{{Move: MoveExit, Job: "b"}}
+	require.Equal(t, other, m.ForEvent(other, &lockstep.Event{Kind: lockstep.EventEvicted, Time: t0, Job: "a"}))
+}
+
+// TestRepeatedActionsGiveNothing: what a scheduler says twice is done once.
+func TestRepeatedActionsGiveNothing(t *testing.T) {
+	plan := &lockstep.Plan{Job: "a", Members: []lockstep.Member{{Node: "n0", Devices: 0xff}}}
+	for _, kinds := range [][]lockstep.ActionKind{{lockstep.ActionStart}, {lockstep.ActionReserve, lockstep.ActionStart}} {
+		m := newMachine(t, Config{})
+		into(t, m, Queued)
+		for _, kind := range kinds {
+			for i := range 2 {
+				events := m.ForAction(nil, &lockstep.Action{Kind: kind, Time: t0, Job: "a", Attempt: 3, Plan: plan})
+				require.Equal(t, i == 0, len(events) > 0)
+				for _, e := range events {
+					apply(t, m, e)
+				}
+			}
+		}
+		j, _ := m.Job("a")
+		require.Equal(t, Running, j.State)
+		require.Equal(t, lockstep.Attempt(3), j.Attempt)
+	}
+}
+
+// TestCancelInEveryState ends Cancelled, once everything is clean, and only once.
+func TestCancelInEveryState(t *testing.T) {
+	for _, state := range States() {
+		m := newMachine(t, Config{})
+		into(t, m, state)
+		cancel := Event{Move: MoveCancel, Time: t0, Job: "a"}
+		steps, err := m.Apply(nil, &cancel)
+		if state.Terminal() {
+			require.ErrorIs(t, err, lockstep.ErrConflict)
+			continue
+		}
+		require.NoError(t, err)
+		legal(t, steps)
+		_, err = m.Apply(nil, &cancel)
+		require.ErrorIs(t, err, lockstep.ErrConflict, "twice in %s", state)
+		for _, move := range []Move{MoveExit, MoveClean} {
+			steps, err = m.Apply(steps, &Event{Move: move, Time: t0, Job: "a"})
+			require.True(t, err == nil || errors.Is(err, lockstep.ErrConflict))
+		}
+		j, _ := m.Job("a")
+		require.Equal(t, Cancelled, j.State, "from %s", state)
+		require.Equal(t, CauseCancel, j.Cause)
+		require.Zero(t, j.GPUs)
+	}
+	m := newMachine(t, Config{})
+	running(t, m, 0)
+	apply(t, m, Event{Move: MoveExit, Time: at(1), Exit: Exit{Done: true}}, Event{Move: MoveCancel, Time: at(1)}, Event{Move: MoveClean, Time: at(1)})
+	j, _ := m.Job("a")
+	require.Equal(t, Succeeded, j.State)
+	require.Equal(t, CauseExit, j.Cause, "a cancel that comes too late is not why it ended")
+}
+
+func TestEndOfTime(t *testing.T) {
+	last := lockstep.FromNanos(math.MaxInt64)
+	for _, state := range States() {
+		m := newMachine(t, Config{})
+		into(t, m, state)
+		steps, err := m.Apply(nil, &Event{Move: MoveCancel, Time: last, Job: "a"}) // it must end
+		j, ok := m.Job("a")
+		require.True(t, ok)
+		if err == nil {
+			legal(t, steps)
+			total, _ := j.Ledger.Total()
+			require.Equal(t, last.Sub(t0), total)
+		}
+		_, err = Restore(strings.NewReader(save(t, m)))
+		require.NoError(t, err)
+	}
+	m := newMachine(t, Config{})
+	apply(t, m, Event{Move: MoveSubmit, Time: lockstep.FromNanos(0)}, Event{Move: MoveHold, Time: lockstep.FromNanos(0)}, Event{Move: MoveQueue, Time: last})
+	j, _ := m.Job("a")
+	require.Equal(t, time.Duration(math.MaxInt64), j.Ledger.Time[PartWaiting])
+}
+
+func TestAttemptsRunOut(t *testing.T) {
+	m := newMachine(t, Config{})
+	into(t, m, Queued)
+	apply(t, m, Event{Move: MoveReserve, Time: t0, Attempt: math.MaxUint64}, Event{Move: MoveReturn, Time: t0})
+	before := save(t, m)
+	for _, a := range []lockstep.Attempt{0, 1, math.MaxUint64} {
+		_, err := m.Apply(nil, &Event{Move: MoveReserve, Time: t0, Job: "a", Attempt: a})
+		require.Error(t, err)
+		require.Equal(t, before, save(t, m))
+	}
+}
+
+// TestConfigIsCopiedAndRestored: empty rules are not the default ones.
+func TestConfigIsCopiedAndRestored(t *testing.T) {
+	m := newMachine(t, Config{Rules: []Rule{}, Budgets: []Budget{}})
+	again, err := Restore(strings.NewReader(save(t, m)))
+	require.NoError(t, err)
+	require.Equal(t, save(t, m), save(t, again))
+	running(t, again, 0)
+	steps := apply(t, again, Event{Move: MoveExit, Time: at(1)}, Event{Move: MoveClean, Time: at(1)})
+	require.Equal(t, "cleaning failed", path(steps))
+
+	cfg := Config{Rules: []Rule{{Causes: []Cause{CauseExit}, Codes: []int{3}, To: Held}}}
+	m = newMachine(t, cfg)
+	cfg.Rules[0].Causes[0], cfg.Rules[0].Codes[0] = CauseInfra, 4
+	running(t, m, 0)
+	steps = apply(t, m, Event{Move: MoveExit, Time: at(1), Exit: Exit{Code: 3}}, Event{Move: MoveClean, Time: at(1)})
+	require.Equal(t, "cleaning queued held", path(steps))
+}
+
 func TestLedgerParts(t *testing.T) {
 	m := newMachine(t, Config{})
 	apply(t, m,
@@ -509,6 +667,9 @@ func TestGPUTimeIsExact(t *testing.T) {
 	require.Equal(t, one, one.Add(GPUTime{2, 999_999_999}).Sub(GPUTime{2, 999_999_999}))
 	require.Equal(t, int64(math.MaxInt64), gpuTime(math.MaxInt64, math.MaxInt64).Seconds)
 	require.Equal(t, int64(math.MaxInt64), GPUTime{Seconds: math.MaxInt64}.Add(one).Seconds)
+	rest := GPUTime{Seconds: math.MaxInt64, Nanos: 4}
+	require.Equal(t, most(), one.Add(rest))
+	require.GreaterOrEqual(t, one.Add(rest).Sub(rest).Seconds, int64(0), "a part is never more than the sum")
 }
 
 func TestBadInputsChangeNothing(t *testing.T) {
@@ -527,7 +688,10 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		{"bad job", lockstep.ErrInvalid, Event{Move: MoveSubmit, Time: now, Job: "a b"}},
 		{"duplicate", lockstep.ErrDuplicate, Event{Move: MoveSubmit, Time: now, Job: "a"}},
 		{"unknown", lockstep.ErrUnknown, Event{Move: MoveCancel, Time: now, Job: "c"}},
-		{"unknown move", lockstep.ErrConflict, Event{Move: "", Time: now, Job: "a"}},
+		{"no move", lockstep.ErrInvalid, Event{Time: now, Job: "a"}},
+		{"unknown move", lockstep.ErrInvalid, Event{Move: "fly", Time: now, Job: "c"}},
+		{"before 1970", lockstep.ErrInvalid, Event{Move: MoveTick, Time: lockstep.FromNanos(-1)}},
+		{"future attempt", lockstep.ErrUnknown, Event{Move: MoveDrain, Time: now, Job: "a", Attempt: 2, Cause: CausePreempt}},
 		{"deadline past", lockstep.ErrInvalid, Event{Move: MoveSubmit, Time: now, Job: "c", Until: now}},
 		{"deadline absurd", lockstep.ErrInvalid, Event{Move: MoveDrain, Time: now, Job: "a", Until: now.AddDate(1000, 0, 0), Cause: CausePreempt}},
 		{"drain without cause", lockstep.ErrInvalid, Event{Move: MoveDrain, Time: now, Job: "a"}},
@@ -545,6 +709,10 @@ func TestBadInputsChangeNothing(t *testing.T) {
 			require.ErrorIs(t, err, tt.kind)
 			var typed *lockstep.Error
 			require.ErrorAs(t, err, &typed)
+			require.NotEmpty(t, typed.Field)
+			if strings.HasPrefix(tt.name, "deadline") {
+				require.Equal(t, "Until", typed.Field)
+			}
 			require.Equal(t, dst, steps)
 			require.Equal(t, before, save(t, m))
 		})
@@ -742,13 +910,13 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(body))
 	f.Add([]byte(`{"config":{},"now":0,"dropped":0,"jobs":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := append(header(body), body...) // so that the fuzzer gets past the checksum
-		m, err := Restore(bytes.NewReader(image))
+		image := framed(body) // so that the fuzzer gets past the checksum
+		m, err := Restore(strings.NewReader(image))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			return
 		}
-		require.Equal(t, string(image), save(t, m))
+		require.Equal(t, image, save(t, m))
 		for range 20 {
 			wake, ok := m.NextWake(lockstep.FromNanos(m.now))
 			if !ok {

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,10 +11,14 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// version of the saved form; another is refused.
-const version = 1
+// format and version of the saved form; others are refused.
+const (
+	format  = "lockstep/lifecycle"
+	version = 1
+)
 
 // image is the saved form of a Machine.
 type image struct {
@@ -28,9 +31,9 @@ type image struct {
 // Snapshot writes the whole machine: one line with format, version and SHA-256,
 // then JSON. Equal machines give equal bytes.
 func (m *Machine) Snapshot(w io.Writer) error {
-	data, err := m.encode()
+	body, err := m.encode()
 	if err == nil {
-		_, err = w.Write(data)
+		err = snapshot.Write(w, format, version, body)
 	}
 	if err != nil {
 		return fmt.Errorf("lifecycle: snapshot: %w", err)
@@ -41,11 +44,11 @@ func (m *Machine) Snapshot(w io.Writer) error {
 // Restore reads what Snapshot wrote, configuration included. Bytes that are cut
 // short, changed, of another version or of no possible machine are ErrInvalid.
 func Restore(r io.Reader) (*Machine, error) {
-	data, err := io.ReadAll(r)
+	body, err := snapshot.Read(r, "lifecycle: restore", format, version)
 	if err != nil {
-		return nil, fmt.Errorf("lifecycle: restore: %w", err)
+		return nil, err
 	}
-	return decode(data)
+	return decode(body)
 }
 
 func (m *Machine) encode() ([]byte, error) {
@@ -53,24 +56,11 @@ func (m *Machine) encode() ([]byte, error) {
 	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
 		img.Jobs = append(img.Jobs, m.jobs[id])
 	}
-	body, err := json.Marshal(img)
-	if err != nil {
-		return nil, err
-	}
-	return append(header(body), body...), nil
+	return json.Marshal(img)
 }
 
-func header(body []byte) []byte {
-	return fmt.Appendf(nil, "lockstep/lifecycle %d %x\n", version, sha256.Sum256(body))
-}
-
-func decode(data []byte) (*Machine, error) {
+func decode(body []byte) (*Machine, error) {
 	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
-	cut := bytes.IndexByte(data, '\n') + 1
-	body := data[cut:]
-	if !bytes.Equal(data[:cut], header(body)) {
-		return nil, broken("snapshot", "not a whole snapshot of version "+strconv.Itoa(version))
-	}
 	var img image
 	if err := json.Unmarshal(body, &img); err != nil {
 		return nil, broken("snapshot", err.Error())
@@ -90,7 +80,7 @@ func decode(data []byte) (*Machine, error) {
 	}
 	// One machine has one saved form: anything else was not written by Snapshot.
 	again, err := m.encode()
-	if err != nil || !bytes.Equal(again, data) {
+	if err != nil || !bytes.Equal(again, body) {
 		return nil, broken("snapshot", "not in the form that Snapshot writes")
 	}
 	return m, nil
@@ -101,24 +91,53 @@ func (m *Machine) checkSaved(j *job) string {
 	if j == nil || j.ID.Validate() != nil || m.jobs[j.ID] != nil {
 		return "is no job, or stands twice"
 	}
-	total, gpu := j.Ledger.Total()
 	switch {
 	case !slices.Contains(States(), j.State):
 		return "state is unknown"
-	case j.Submitted > j.At || j.At > m.now:
+	case j.Submitted < 0 || j.Submitted > j.At || j.At > m.now:
 		return "times out of order"
-	case total != time.Duration(j.At-j.Submitted) || gpu.Seconds < 0:
-		return "ledger does not sum to the wall time"
-	case slices.Min(j.Ledger.Time[:]) < 0, j.Risk < 0, j.Ledger.Time[PartProductive] < time.Duration(j.Risk), j.Ran < 0:
-		return "ledger is negative"
-	case slices.ContainsFunc(append(j.Ledger.GPU[:], j.RiskGPU), func(g GPUTime) bool { return g.Seconds < 0 || g.Nanos < 0 || g.Nanos >= second }):
-		return "device time out of range"
-	case j.GPUs < 0 || j.Clean < 0 || j.Clean > j.GPUs || j.Target < 0 || j.Target > j.GPUs:
-		return "devices out of range"
 	case j.State == Cleaning && j.To != Held && !Legal(Cleaning, j.To):
 		return "is bound for no state"
 	case mustEnd(j.State) && j.Deadline == never && m.now < never-int64(lockstep.MaxWalltime):
 		return "has no deadline"
+	case j.attempting() && j.Attempt == 0:
+		return "has no attempt"
+	case j.Charges < 0 || slices.ContainsFunc(j.Used, func(u used) bool { return u.N <= 0 }):
+		return "budgets are negative"
+	}
+	if reason := j.checkDevices(); reason != "" {
+		return reason
+	}
+	return j.checkLedger()
+}
+
+// checkDevices says what is impossible about what j holds and does.
+func (j *job) checkDevices() string {
+	switch {
+	case j.GPUs < 0 || j.Clean < 0 || j.Clean > j.GPUs || j.Target < 0 || j.Target > j.GPUs:
+		return "devices out of range"
+	case j.GPUs > 0 && !j.attempting(), j.Clean > 0 && j.State != Cleaning:
+		return "devices do not suit the state"
+	case j.Saving && j.State != Running, j.Target > 0 && j.State != Running && j.State != Lost:
+		return "flags do not suit the state"
+	}
+	return ""
+}
+
+// checkLedger says what is impossible about j's ledger.
+func (j *job) checkLedger() string {
+	total, _ := j.Ledger.Total()
+	risk := j.RiskGPU
+	have := j.Ledger.GPU[PartProductive]
+	switch {
+	case total != time.Duration(j.At-j.Submitted):
+		return "ledger does not sum to the wall time"
+	case slices.Min(j.Ledger.Time[:]) < 0, j.Risk < 0, j.Ledger.Time[PartProductive] < time.Duration(j.Risk), j.Ran < 0:
+		return "ledger is negative"
+	case slices.ContainsFunc(append(j.Ledger.GPU[:], risk), func(g GPUTime) bool { return g.Seconds < 0 || g.Nanos < 0 || g.Nanos >= second }):
+		return "device time out of range"
+	case risk.Seconds > have.Seconds || risk.Seconds == have.Seconds && risk.Nanos > have.Nanos:
+		return "more device time is at risk than was productive"
 	}
 	return ""
 }

@@ -127,11 +127,20 @@ func (m Move) allowed(s State) bool {
 	return false
 }
 
-// fromAgent reports whether m is said by those who run the job, so that it may
-// come late and be about an attempt that is over.
-func (m Move) fromAgent() bool {
+// known reports whether m is one of the moves.
+func (m Move) known() bool {
 	switch m {
-	case MoveRun, MoveSave, MoveSaved, MoveResized, MoveLose, MoveExit, MoveFence, MoveClean:
+	case MoveSubmit, MoveHold, MoveQueue, MoveAdmit, MoveReserve, MoveCancel, MoveTick:
+		return true
+	}
+	return m.ofAttempt()
+}
+
+// ofAttempt reports whether m is about an attempt and not about the job, so that
+// it means nothing once that attempt is over. Agents and schedulers alike may be late.
+func (m Move) ofAttempt() bool {
+	switch m {
+	case MoveReturn, MoveStart, MoveRun, MoveExtend, MoveSave, MoveSaved, MoveResize, MoveResized, MoveDrain, MoveLose, MoveExit, MoveFence, MoveClean:
 		return true
 	}
 	return false

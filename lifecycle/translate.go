@@ -9,7 +9,8 @@ import (
 // ForAction appends the events that carry out a scheduler's action, for Apply
 // in that order, and returns dst. They suit the job as it is now, so translate
 // one action, apply it, and then the next. What the job is beyond already gives
-// nothing: a release of a cancelled job, an eviction of one that is leaving.
+// nothing: a release of a cancelled job, an eviction of one that is leaving, a
+// start that is repeated.
 //
 //	reserve  MoveReserve, after MoveQueue or MoveReturn where the job is not queued
 //	start    MoveStart and MoveRun, after the same as a reserve where there was none
@@ -28,34 +29,14 @@ func (m *Machine) ForAction(dst []Event, a *lockstep.Action) []Event {
 		return dst
 	}
 	e := Event{Time: a.Time, Job: a.Job, Attempt: a.Attempt, Reason: a.Reason}
-	add := func(moves ...Move) {
-		for _, move := range moves {
-			e.Move = move
+	addIf := func(move Move) {
+		if e.Move = move; move.allowed(j.State) {
 			dst = append(dst, e)
 		}
 	}
-	addIf := func(move Move) {
-		if move.allowed(j.State) {
-			add(move)
-		}
-	}
-	reserve := func() {
-		addIf(MoveQueue)
-		if j.State == Reserving {
-			add(MoveReturn) // the hold moves to other room: another attempt
-		}
-		e.GPUs, e.Until = planGPUs(a.Plan), a.Deadline
-		add(MoveReserve)
-		e.GPUs, e.Until = 0, time.Time{}
-	}
 	switch a.Kind {
-	case lockstep.ActionReserve:
-		reserve()
-	case lockstep.ActionStart:
-		if j.State != Reserving {
-			reserve()
-		}
-		add(MoveStart, MoveRun)
+	case lockstep.ActionReserve, lockstep.ActionStart:
+		return j.begin(dst, a)
 	case lockstep.ActionRelease:
 		addIf(MoveReturn)
 	case lockstep.ActionExtend:
@@ -73,6 +54,37 @@ func (m *Machine) ForAction(dst []Event, a *lockstep.Action) []Event {
 		addIf(MoveDrain)
 	case lockstep.ActionReject:
 		addIf(MoveHold)
+	}
+	return dst
+}
+
+// begin appends the events of a reserve or a start.
+func (j *job) begin(dst []Event, a *lockstep.Action) []Event {
+	e := Event{Time: a.Time, Job: a.Job, Reason: a.Reason}
+	add := func(move Move) {
+		e.Move = move
+		dst = append(dst, e)
+	}
+	start := a.Kind == lockstep.ActionStart
+	held := start && j.State == Reserving && (a.Attempt == 0 || a.Attempt == j.Attempt)
+	if !held {
+		if a.Attempt != 0 && a.Attempt <= j.Attempt {
+			return dst // it has begun, and may be over
+		}
+		if MoveQueue.allowed(j.State) {
+			add(MoveQueue)
+		}
+		if j.State == Reserving {
+			add(MoveReturn) // the hold moves to other room: another attempt
+		}
+		e.GPUs, e.Until, e.Attempt = planGPUs(a.Plan), a.Deadline, a.Attempt
+		add(MoveReserve)
+		e.GPUs, e.Until = 0, time.Time{}
+	}
+	if start {
+		e.Attempt = a.Attempt
+		add(MoveStart)
+		add(MoveRun)
 	}
 	return dst
 }
@@ -107,7 +119,7 @@ func (m *Machine) ForEvent(dst []Event, v *lockstep.Event) []Event {
 		return dst
 	}
 	add := func(move Move) {
-		if move.allowed(j.State) || move == MoveClean && len(dst) > 0 && dst[len(dst)-1].Move == MoveExit {
+		if move.allowed(j.State) || move == MoveClean && exited(dst, v.Job) {
 			e.Move = move
 			dst = append(dst, e)
 		}
@@ -130,7 +142,9 @@ func (m *Machine) ForEvent(dst []Event, v *lockstep.Event) []Event {
 		exit()
 	case lockstep.EventFail:
 		if MoveHold.allowed(j.State) {
-			add(MoveHold)
+			if v.Attempt == 0 || !j.over(v.Attempt) {
+				add(MoveHold)
+			}
 			break
 		}
 		e.Exit.Code, e.Cause = 1, causeOf(v.Reason)
@@ -148,6 +162,12 @@ func (m *Machine) ForEvent(dst []Event, v *lockstep.Event) []Event {
 	return dst
 }
 
+// exited reports whether the last of events is an exit of job.
+func exited(events []Event, job lockstep.JobID) bool {
+	n := len(events)
+	return n > 0 && events[n-1].Move == MoveExit && events[n-1].Job == job
+}
+
 // leaving reports whether j's attempt is being ended.
 func (j *job) leaving() bool { return j.State == Draining || j.State == Lost || j.State == Cleaning }
 
@@ -155,6 +175,11 @@ func (j *job) leaving() bool { return j.State == Draining || j.State == Lost || 
 // of its cleaning.
 func (j *job) attempting() bool {
 	return j.State == Reserving || j.State == Starting || j.State == Running || j.leaving()
+}
+
+// over reports whether attempt a of j has ended.
+func (j *job) over(a lockstep.Attempt) bool {
+	return a < j.Attempt || a == j.Attempt && !j.attempting()
 }
 
 // causeOf reads a cause from a reason; "" where it names none.

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -10,7 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
+
+// framed returns body behind the header that suits it.
+func framed(body []byte) string {
+	var b bytes.Buffer
+	if err := snapshot.Write(&b, format, version, body); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
 
 // TestRestoreRefusesTheImpossible forges snapshots with a right checksum.
 func TestRestoreRefusesTheImpossible(t *testing.T) {
@@ -36,15 +47,22 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 		{`"spent":60000000000`, `"spent":-1`},
 		{`"gpus":"1"`, `"gpus":"1","level":3`},
 		{`"gauge":{"hi":0`, `"gauge":{"hi":1`},
+		{`"class":1`, `"class":3`},
+		{`"class":1`, `"class":-1`},
 		{`"class":1`, `"class":2`},
-		{`"class":1,"major":2`, `"class":1,"major":9`},
-		{`"class":1,"major":2`, `"class":1,"major":0,"minor":1`},
+		{`"class":1,"major":0`, `"class":1,"major":1`},
+		{`"class":1,"major":0`, `"class":1,"major":-1`},
+		{`"class":1,"major":0,"minor":1`, `"class":1,"major":0,"minor":2`},
+		{`"class":2,"major":17`, `"class":2,"major":7`},
+		{`"class":2,"major":17`, `"class":2,"major":27`},
+		{`"class":2,"major":17`, `"major":17`},
+		{`"class":2,"major":1767225600000000000`, `"class":1,"major":0,"minor":1`},
 		{`{"order"`, ` {"order"`},
 		{`{"order"`, `["order"`},
 	} {
 		forged := strings.ReplaceAll(body, tt.from, tt.to)
 		require.NotEqual(t, body, forged, tt.from)
-		_, err := Restore(strings.NewReader(string(header([]byte(forged)))+forged), cfg)
+		_, err := Restore(strings.NewReader(framed([]byte(forged))), cfg)
 		require.ErrorIs(t, err, lockstep.ErrInvalid, "%s to %s in %s", tt.from, tt.to, body)
 	}
 }

@@ -18,7 +18,7 @@ type Job struct {
 
 	phase    phase
 	submit   int64
-	since    int64 // when it last began to wait; while it competes, the start of the pass
+	since    int64 // when it was submitted or last stopped running; while it competes, the start of the pass
 	at       int64 // until when it is settled; only while it runs
 	executed int64 // time it ran
 	service  service
@@ -44,10 +44,19 @@ const (
 
 // place is where a job stands in its LAS queue: see doc.go.
 type place struct {
-	class int8  // 0 if it was let run, 1 otherwise
-	major int64 // let: by when; else: arrivals count up from 1, a stop in pass p is -p
-	minor int64 // of those stopped in one pass: major before
+	class class
+	major int64 // let: counts up; stopped in pass p: -p; arrived: when
+	minor int64 // of those stopped in one pass: major before; else 0
 }
+
+// class is how a job came to its place in a LAS queue.
+type class int8
+
+const (
+	let     class = iota // to run
+	stopped              // while it was let
+	arrived              // and was not let since
+)
 
 // JobOf returns what a gang asks for at the least: its members' minimum and its walltime.
 func JobOf(g *lockstep.Gang) Job {
@@ -81,11 +90,15 @@ func (j *Job) settle(ns int64) {
 
 // let puts j among those that run.
 func (j *Job) let(seq *int64) {
-	if j.place.class != 0 {
+	if j.place.class != let {
 		*seq++
-		j.place = place{major: *seq}
+		j.place = place{class: let, major: *seq}
 	}
 }
+
+// arrive puts j at the end of its LAS queue. Those that arrive at one instant are
+// in the order of submission.
+func (j *Job) arrive(ns int64) { j.place = place{class: arrived, major: ns} }
 
 // service is MilliGPU × nanoseconds, in 128 bits.
 type service struct {

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 )
 
-// Order compares jobs. The orders of this package nest by their field Then; one
-// of your own can be the innermost or be used alone.
+// Order compares jobs. The orders of this package nest by their field Then and are
+// given as values, not as pointers; one of your own can be the innermost or be used
+// alone.
 type Order interface {
 	// Compare is negative if a goes before b, positive if after, and 0 where
 	// the next criterion decides. It must depend on nothing but the two jobs,
@@ -29,7 +31,10 @@ type FIFO struct{}
 
 // Compare implements Order.
 func (FIFO) Compare(a, b *Job) int {
-	return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.ID, b.ID))
+	if c := cmp.Compare(a.submit, b.submit); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.ID, b.ID)
 }
 
 // Priority puts the higher priority first, strictly: a low one may starve.
@@ -148,10 +153,13 @@ func (o LAS) Compare(a, b *Job) int {
 	if c := cmp.Compare(a.level, b.level); c != 0 {
 		return c
 	}
-	if o.Then != nil {
-		return tie(o.Then, a, b)
+	if o.Then == nil {
+		p, r := &a.place, &b.place
+		if c := cmp.Or(cmp.Compare(p.class, r.class), cmp.Compare(p.major, r.major), cmp.Compare(p.minor, r.minor)); c != 0 {
+			return c
+		}
 	}
-	return cmp.Or(cmp.Compare(a.place.class, b.place.class), cmp.Compare(a.place.major, b.place.major), cmp.Compare(a.place.minor, b.place.minor))
+	return tie(o.Then, a, b)
 }
 
 func (o Priority) then() Order { return o.Then }
@@ -195,45 +203,61 @@ func floorDiv(a, b int64) int64 {
 // subSat returns a-b held at the ends of int64.
 func subSat(a, b int64) int64 { return int64(lockstep.MilliGPU(a).Sub(lockstep.MilliGPU(b))) }
 
-// describe names a chain for snapshots, faults included.
+// describe names a chain for snapshots, faults included. It stops at a pointer to
+// an order of this package and at what embeds one: they would compare, but their
+// settings would not be found.
 func describe(o Order) (string, *LAS, error) {
 	var parts []string
 	var errs []error
 	var las *LAS
-	bad := func(field, value, reason string) {
-		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
-	}
 	for ; o != nil; o = thenOf(o) {
 		switch o := o.(type) {
+		case *FIFO, *Priority, *Aging, *SJF, *Fewest, *SRTF, *SRSF, *Attained, *LAS:
+			errs = append(errs, fault(lockstep.ErrInvalid, "config", "Order", fmt.Sprintf("%T", o), "want the value, not a pointer"))
+			return "", nil, errors.Join(errs...)
 		case Aging:
 			if o.Step < 0 || o.Step > lockstep.MaxWalltime {
-				bad("Aging.Step", o.Step.String(), "want 0 to "+lockstep.MaxWalltime.String())
+				errs = append(errs, fault(lockstep.ErrInvalid, "config", "Aging.Step", o.Step.String(), "want 0 to "+lockstep.MaxWalltime.String()))
 			}
 			parts = append(parts, fmt.Sprintf("Aging(%d)", o.Step))
 		case LAS:
 			if las != nil {
-				bad("LAS", "", "a chain holds at most one")
+				errs = append(errs, fault(lockstep.ErrInvalid, "config", "LAS", "", "a chain holds at most one"))
 			}
+			las = &o
 			if o.Limits == nil {
 				o.Limits = []time.Duration{3250 * time.Second, 7200 * time.Second}
 			}
-			for i, l := range o.Limits {
-				if l <= 0 || i > 0 && l <= o.Limits[i-1] {
-					bad("LAS.Limits", fmt.Sprint(o.Limits), "must be positive and increase")
-					break
-				}
-			}
-			if o.Knob < 0 || o.Knob > 1<<20 {
-				bad("LAS.Knob", fmt.Sprint(o.Knob), "want 0 to 1048576")
-			}
-			las = &o
+			errs = append(errs, o.faults()...)
 			parts = append(parts, fmt.Sprintf("LAS(%d,%d)", o.Limits, o.Knob))
-		default:
+		case FIFO, Priority, SJF, Fewest, SRTF, SRSF, Attained:
 			parts = append(parts, strings.TrimPrefix(fmt.Sprintf("%T", o), "order."))
+		default:
+			parts = append(parts, fmt.Sprintf("%T", o))
+			if _, ok := o.(nested); ok {
+				errs = append(errs, fault(lockstep.ErrInvalid, "config", "Order", fmt.Sprintf("%T", o), "must not embed an order of this package"))
+				return "", nil, errors.Join(errs...)
+			}
 		}
 	}
 	return strings.Join(parts, "/"), las, errors.Join(errs...)
 }
+
+// faults returns what is wrong with the settings of o.
+func (o *LAS) faults() (errs []error) {
+	for i, l := range o.Limits {
+		if l <= 0 || i > 0 && l <= o.Limits[i-1] {
+			errs = append(errs, fault(lockstep.ErrInvalid, "config", "LAS.Limits", fmt.Sprint(o.Limits), "must be positive and increase"))
+			break
+		}
+	}
+	if o.Knob < 0 || o.Knob > maxKnob {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", "LAS.Knob", strconv.Itoa(o.Knob), "want 0 to "+strconv.Itoa(maxKnob)))
+	}
+	return errs
+}
+
+const maxKnob = 1 << 20
 
 func thenOf(o Order) Order {
 	if n, ok := o.(nested); ok {

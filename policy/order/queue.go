@@ -29,23 +29,30 @@ type Queue struct {
 
 	now    int64
 	pass   int64 // passes begun
-	seq    int64 // arrivals in LAS queues
 	lets   int64 // jobs let run
 	jobs   map[lockstep.JobID]*Job
 	tree   *btree.BTreeG[*Job] // waiting and competing jobs, in order
 	rivals *btree.BTreeG[*Job] // competing jobs, by ID
 	timers *btree.BTreeG[*Job] // jobs whose LAS queue changes by itself, by when, then ID
 
-	cursor Job // copy of what Next gave last, as it was
+	// The walk of Next. It reads ahead, for a step in the tree costs less than a
+	// search, and forgets what it read before anything moves.
+	// Invariant: last stands in the tree where it was given, if it is not nil.
 	begun  bool
-	found  *Job
-	seek   btree.ItemIteratorG[*Job]
+	last   *Job // what Next gave last; nil if that has moved, or may have
+	cursor Job  // then: a copy of it as it stood
+	ahead  []*Job
+	given  int // of ahead
+	reach  int // how many to read ahead next
+	read   btree.ItemIteratorG[*Job]
 	batch  []*Job
 }
 
 const (
-	never  = math.MaxInt64
-	degree = 32 // of the btrees
+	never    = math.MaxInt64
+	degree   = 32 // of the btrees
+	minReach = 4  // for passes that end early
+	maxReach = 128
 )
 
 // New returns an empty queue, or the faults of cfg.
@@ -73,12 +80,12 @@ func New(cfg Config) (*Queue, error) {
 	byID := func(a, b *Job) bool { return a.ID < b.ID }
 	q.rivals = btree.NewG(degree, byID)
 	q.timers = btree.NewG(degree, func(a, b *Job) bool { return a.timer < b.timer || a.timer == b.timer && a.ID < b.ID })
-	q.seek = func(j *Job) bool {
-		if j.ID == q.cursor.ID && q.begun {
+	q.read = func(j *Job) bool {
+		if len(q.ahead) == 0 && q.begun && j.ID == q.pivot().ID {
 			return true // the one that was given last, where it stood
 		}
-		q.found = j
-		return false
+		q.ahead = append(q.ahead, j)
+		return len(q.ahead) < q.reach
 	}
 	return q, nil
 }
@@ -118,7 +125,8 @@ func (q *Queue) Submit(now time.Time, job Job) error {
 	}
 	q.advance(ns)
 	j := &Job{ID: job.ID, Priority: job.Priority, GPUs: job.GPUs, Duration: job.Duration, submit: ns, since: ns, timer: never}
-	q.arrive(j)
+	j.arrive(ns)
+	q.halt()
 	q.jobs[j.ID] = j
 	q.tree.ReplaceOrInsert(j)
 	return nil
@@ -140,13 +148,16 @@ func (q *Queue) Due(now time.Time, id lockstep.JobID) error {
 	})
 }
 
-// Stop notes that a job no longer runs, or lost what it was granted, and waits
-// again from now on.
+// Stop notes that a job no longer runs and waits again from now on, or that it
+// lost what it was granted before it ran, and waits on.
 func (q *Queue) Stop(now time.Time, id lockstep.JobID) error {
 	return q.change("stop", now, id, func(p phase) bool { return p != waiting }, func(j *Job, ns int64) {
-		j.phase, j.since = waiting, ns
-		if j.place.class == 0 {
-			j.place = place{class: 1, major: -q.pass, minor: j.place.major}
+		if j.phase != granted {
+			j.since = ns
+		}
+		j.phase = waiting
+		if j.place.class == let {
+			j.place = place{class: stopped, major: -q.pass, minor: j.place.major}
 		}
 	})
 }
@@ -175,9 +186,10 @@ func (q *Queue) Finish(now time.Time, id lockstep.JobID) error {
 // Begin starts a pass, from the front. A time before the latest one seen, or
 // out of range, counts as that.
 func (q *Queue) Begin(now time.Time) {
-	if ns, err := lockstep.Nanos(now); err == nil && ns > q.now {
+	if ns, err := nanos("begin", now); err == nil && ns > q.now {
 		q.advance(ns)
 	}
+	q.halt()
 	q.pass++
 	q.begun = false
 	if q.rivals.Len() == 0 {
@@ -199,24 +211,52 @@ func (q *Queue) Begin(now time.Time) {
 }
 
 // Next returns the job whose turn it is, waiting or competing, behind the one
-// that it returned before; false at the end.
+// that it returned before; false at the end. Without a Begin it goes on where it was.
 func (q *Queue) Next() (lockstep.JobID, bool) {
-	q.found = nil
-	if q.begun {
-		q.tree.AscendGreaterOrEqual(&q.cursor, q.seek)
-	} else {
-		q.tree.Ascend(q.seek)
-	}
-	if q.found == nil {
+	if q.given == len(q.ahead) && !q.readAhead() {
 		return "", false
 	}
-	q.cursor, q.begun = *q.found, true
-	return q.cursor.ID, true
+	q.last, q.begun = q.ahead[q.given], true
+	q.given++
+	return q.last.ID, true
+}
+
+// readAhead reads what comes behind the job that was given last.
+func (q *Queue) readAhead() bool {
+	q.ahead, q.given = q.ahead[:0], 0
+	q.reach = min(max(2*q.reach, minReach), maxReach)
+	if q.begun {
+		q.tree.AscendGreaterOrEqual(q.pivot(), q.read)
+	} else {
+		q.tree.Ascend(q.read)
+	}
+	return len(q.ahead) > 0
+}
+
+// pivot is the job that was given last, as it stood.
+func (q *Queue) pivot() *Job {
+	if q.last != nil {
+		return q.last
+	}
+	return &q.cursor
+}
+
+// halt forgets what was read ahead. It comes before every change of the tree.
+func (q *Queue) halt() {
+	if q.last != nil {
+		q.cursor, q.last = *q.last, nil
+	}
+	clear(q.ahead) // of jobs that may be finished
+	q.ahead, q.given, q.reach = q.ahead[:0], 0, 0
 }
 
 // Outcome notes what became of a job that Next returned. Granted takes it out
-// of the order until Start or Stop, Kept until it is due again; with the others it stays.
+// of the order until Start or Stop, Kept until it is due again; with the others
+// it stays. What does not suit the job's phase, or names none, changes nothing.
 func (q *Queue) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
+	if outcome != lockstep.Granted && outcome != lockstep.Kept {
+		return
+	}
 	j, ok := q.jobs[id]
 	if !ok {
 		return
@@ -263,17 +303,28 @@ func (q *Queue) change(op string, now time.Time, id lockstep.JobID, from func(ph
 	j.settle(ns)
 	do(j, ns)
 	q.putIn(j)
+	q.advance(ns) // a hold that fell through may have waited long enough meanwhile
 	return nil
 }
 
 // at returns now in nanoseconds, refusing times before one already seen.
 func (q *Queue) at(op string, now time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(now)
+	ns, err := nanos(op, now)
 	if err != nil {
 		return 0, err
 	}
 	if ns < q.now {
 		return 0, fault(lockstep.ErrPast, op, "now", now.String(), "is before "+lockstep.FromNanos(q.now).String())
+	}
+	return ns, nil
+}
+
+// nanos returns now in nanoseconds since 1970. None before that is taken, so that
+// the difference of two fits a time.Duration.
+func nanos(op string, now time.Time) (int64, error) {
+	ns, err := lockstep.Nanos(now)
+	if err != nil || ns < 0 {
+		return 0, fault(lockstep.ErrInvalid, op, "now", now.String(), "must lie between 1970-01-01 and 2262-04-11")
 	}
 	return ns, nil
 }
@@ -292,6 +343,7 @@ func (q *Queue) find(op string, now time.Time, id lockstep.JobID) (int64, *Job, 
 
 // takeOut removes j from all trees, whose keys may not change in them.
 func (q *Queue) takeOut(j *Job) {
+	q.halt()
 	if j.phase == waiting || j.phase == competing {
 		q.tree.Delete(j)
 	}
@@ -349,15 +401,9 @@ func (q *Queue) advance(ns int64) {
 			j.settle(at)
 			j.level++
 		}
-		q.arrive(j)
+		j.arrive(at)
 		q.putIn(j)
 	}
-}
-
-// arrive puts j at the end of its LAS queue.
-func (q *Queue) arrive(j *Job) {
-	q.seq++
-	j.place = place{class: 1, major: q.seq}
 }
 
 // addTime returns a+d for d >= 0, held at never.

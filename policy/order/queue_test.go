@@ -146,7 +146,10 @@ func TestAgingOvertakesPriority(t *testing.T) {
 	require.NoError(t, q.Submit(at(3*time.Hour), Job{ID: "p3", Priority: 3}))
 	require.NoError(t, q.Submit(at(4*time.Hour), Job{ID: "q3", Priority: 3}))
 	require.Equal(t, "p2 old p3 p1 q3", sequence(q, at(5*time.Hour)))
-	require.NoError(t, newQueue(t, Aging{Step: 1}).Submit(lockstep.FromNanos(math.MinInt64), Job{ID: "a", Priority: math.MaxInt32}))
+	q = newQueue(t, Aging{Step: 1}) // keys at the ends of what there is
+	require.NoError(t, q.Submit(lockstep.FromNanos(0), Job{ID: "a", Priority: math.MaxInt32}))
+	require.NoError(t, q.Submit(lockstep.FromNanos(math.MaxInt64), Job{ID: "b", Priority: math.MinInt32}))
+	require.Equal(t, "a b", sequence(q, lockstep.FromNanos(math.MaxInt64)))
 }
 
 func TestStoppedJobsLeadThoseThatWait(t *testing.T) {
@@ -199,6 +202,72 @@ func TestOutcomes(t *testing.T) {
 	require.Equal(t, at(4), lockstep.FromNanos(q.now))
 }
 
+// TestHoldThatFellThroughKeepsThePlace: a job that was granted and did not run
+// has waited all along, so that no run of bad luck lets it starve.
+func TestHoldThatFellThroughKeepsThePlace(t *testing.T) {
+	q := newQueue(t, Aging{Step: time.Minute})
+	require.NoError(t, q.Submit(t0, Job{ID: "old", GPUs: 1000}))
+	require.NoError(t, q.Submit(at(time.Hour), Job{ID: "new", GPUs: 1000}))
+	require.Equal(t, "old new", sequence(q, at(time.Hour)))
+	q.Outcome("old", lockstep.Granted)
+	require.NoError(t, q.Stop(at(2*time.Hour), "old"))
+	require.Equal(t, "old new", sequence(q, at(2*time.Hour)))
+	ran(t, q, "old", 2*time.Hour, 3*time.Hour)
+	require.Equal(t, "new old", sequence(q, at(3*time.Hour)), "it waits anew once it ran")
+
+	q = newQueue(t, LAS{Limits: []time.Duration{time.Minute}, Knob: 2})
+	require.NoError(t, q.Submit(t0, Job{ID: "a", GPUs: 1000}))
+	ran(t, q, "a", 0, time.Minute)
+	q.Outcome("a", lockstep.Granted)
+	require.NoError(t, q.Stop(at(4*time.Minute), "a"))
+	q.Begin(at(4 * time.Minute))
+	j, _ := q.Job("a")
+	require.Zero(t, j.Level(), "it has waited since its last run for three times as long as it ran")
+}
+
+// TestNextAgainstASearch changes the queue in the middle of passes, and compares
+// Next with a scan of the tree for what comes behind the job given last.
+func TestNextAgainstASearch(t *testing.T) {
+	for _, o := range []Order{FIFO{}, SRSF{}, Priority{Then: LAS{Limits: []time.Duration{time.Minute, time.Hour}, Knob: 2}}} {
+		rng := rand.New(rand.NewPCG(8, 9))
+		q := newQueue(t, o)
+		model := make(map[lockstep.JobID]*ref)
+		now := t0.UnixNano()
+		var last *Job // a copy, as it stood
+		for range 20_000 {
+			switch rng.IntN(12) {
+			case 0:
+				q.Begin(lockstep.FromNanos(now))
+				for _, r := range model { // order does not matter
+					if r.state == competing {
+						r.since = now
+					}
+				}
+				last = nil
+			case 1:
+				now += rng.Int64N(int64(time.Minute))
+			case 2, 3:
+				randomCall(t, rng, q, model, lockstep.JobID(fmt.Sprint("j", rng.IntN(300))), now)
+			default:
+				var want *Job
+				q.tree.Ascend(func(j *Job) bool {
+					if last == nil || j.ID != last.ID && tie(o, last, j) < 0 {
+						want = j
+					}
+					return want == nil
+				})
+				id, ok := q.Next()
+				require.Equal(t, want != nil, ok)
+				if ok {
+					require.Equal(t, want.ID, id)
+					c := *want
+					last = &c
+				}
+			}
+		}
+	}
+}
+
 func TestJobOf(t *testing.T) {
 	g := &lockstep.Gang{ID: "a", Priority: 3, Walltime: time.Hour, Roles: []lockstep.Role{{Min: 2, Demand: lockstep.Demand{GPUs: 4}}}}
 	require.Equal(t, Job{ID: "a", Priority: 3, GPUs: 8000, Duration: time.Hour}, JobOf(g))
@@ -221,6 +290,7 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		{"negative duration", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Duration: -1}) }},
 		{"absurd duration", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Duration: math.MaxInt64}) }},
 		{"zero time", lockstep.ErrInvalid, func() error { return q.Submit(time.Time{}, Job{ID: "n"}) }},
+		{"before 1970", lockstep.ErrInvalid, func() error { return q.Submit(lockstep.FromNanos(-1), Job{ID: "n"}) }},
 		{"past", lockstep.ErrPast, func() error { return q.Submit(t0, Job{ID: "n"}) }},
 		{"past start", lockstep.ErrPast, func() error { return q.Start(t0, "w") }},
 		{"start unknown", lockstep.ErrUnknown, func() error { return q.Start(now, "n") }},
@@ -238,6 +308,7 @@ func TestBadInputsChangeNothing(t *testing.T) {
 			require.ErrorIs(t, err, tt.kind)
 			var typed *lockstep.Error
 			require.ErrorAs(t, err, &typed)
+			require.NotEmpty(t, typed.Field)
 			require.Equal(t, before, save(t, q))
 		})
 	}
@@ -248,6 +319,10 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		LAS{Knob: -1},
 		LAS{Then: LAS{}},
 		Priority{Then: SJF{Then: LAS{Knob: math.MaxInt}}},
+		&LAS{}, // would never let a job sink
+		Priority{Then: &Aging{Step: -1}},
+		Priority{Then: (*SRTF)(nil)},
+		Priority{Then: struct{ LAS }{}},
 	} {
 		_, err := New(Config{Order: o})
 		require.ErrorIs(t, err, lockstep.ErrInvalid, "%#v", o)
@@ -413,7 +488,10 @@ func randomCall(t *testing.T, rng *rand.Rand, q *Queue, model map[lockstep.JobID
 			if runs {
 				closeRun()
 			}
-			r.state, r.since = waiting, now
+			if r.state != granted {
+				r.since = now
+			}
+			r.state = waiting
 		}
 	case 5:
 		require.NoError(t, q.Resize(at, id, lockstep.MilliGPU(rng.IntN(9)*500)))
@@ -466,7 +544,7 @@ func TestOrderOfSubmitsDoesNotMatter(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = Job{ID: lockstep.JobID(fmt.Sprint(i)), GPUs: lockstep.MilliGPU(i % 3), Duration: time.Duration(i % 5), Priority: lockstep.Priority(i % 2)}
 	}
-	for _, o := range []Order{FIFO{}, Priority{}, Aging{}, SJF{}, Fewest{}, SRTF{}, SRSF{}, Attained{}, LAS{Then: FIFO{}}} {
+	for _, o := range []Order{FIFO{}, Priority{}, Aging{}, SJF{}, Fewest{}, SRTF{}, SRSF{}, Attained{}, LAS{}, LAS{Then: FIFO{}}, Priority{Then: Aging{Then: LAS{}}}} {
 		var want string
 		for seed := range uint64(5) {
 			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
@@ -502,7 +580,7 @@ func TestSnapshotRefusesDamage(t *testing.T) {
 
 func TestExtremes(t *testing.T) {
 	q := newQueue(t, LAS{Limits: []time.Duration{1, math.MaxInt64}, Knob: 1 << 20})
-	first, last := lockstep.FromNanos(math.MinInt64), lockstep.FromNanos(math.MaxInt64)
+	first, last := lockstep.FromNanos(0), lockstep.FromNanos(math.MaxInt64)
 	require.NoError(t, q.Submit(first, Job{ID: "a", GPUs: math.MaxInt64}))
 	require.NoError(t, q.Submit(first, Job{ID: "cpu"})) // no devices: attains nothing
 	require.NoError(t, q.Start(first, "cpu"))
@@ -512,6 +590,10 @@ func TestExtremes(t *testing.T) {
 	j, _ := q.Job("a")
 	require.Equal(t, time.Duration(math.MaxInt64), j.Executed())
 	require.Equal(t, 2, j.Level())
+	j, _ = q.Job("cpu")
+	require.Equal(t, time.Duration(math.MaxInt64), j.Executed(), "the longest run there is")
+	_, err := Restore(strings.NewReader(save(t, q)), Config{Order: LAS{Limits: []time.Duration{1, math.MaxInt64}, Knob: 1 << 20}})
+	require.NoError(t, err)
 }
 
 func TestMemoryStaysFlat(t *testing.T) {
@@ -528,7 +610,12 @@ func TestMemoryStaysFlat(t *testing.T) {
 func TestPassAllocatesNothing(t *testing.T) {
 	q := newQueue(t, Priority{Then: SRTF{}})
 	for i := range 1000 {
-		require.NoError(t, q.Submit(t0, Job{ID: lockstep.JobID(fmt.Sprint(i)), GPUs: 1000, Duration: time.Duration(i)}))
+		id := lockstep.JobID(fmt.Sprint(i))
+		require.NoError(t, q.Submit(t0, Job{ID: id, GPUs: 1000, Duration: time.Duration(i)}))
+		if i%20 == 0 {
+			require.NoError(t, q.Start(t0, id))
+			require.NoError(t, q.Due(t0, id))
+		}
 	}
 	require.Zero(t, testing.AllocsPerRun(20, func() {
 		q.Begin(t0)
@@ -547,13 +634,13 @@ func FuzzRestore(f *testing.F) {
 	_, body, _ := strings.Cut(save(f, q), "\n")
 	f.Add([]byte(body))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := append(header(body), body...) // so that the fuzzer gets past the checksum
-		q, err := Restore(bytes.NewReader(image), cfg)
+		image := framed(body) // so that the fuzzer gets past the checksum
+		q, err := Restore(strings.NewReader(image), cfg)
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			return
 		}
-		require.Equal(t, string(image), save(t, q))
+		require.Equal(t, image, save(t, q))
 		n := 0
 		q.Begin(lockstep.FromNanos(q.now))
 		for id, ok := q.Next(); ok; id, ok = q.Next() {
@@ -566,6 +653,26 @@ func FuzzRestore(f *testing.F) {
 }
 
 func BenchmarkQueue(b *testing.B) {
+	for _, o := range []Order{FIFO{}, SRTF{}, LAS{}, Priority{Then: Aging{Then: LAS{}}}} {
+		q := newQueue(b, o)
+		for i := range 3000 {
+			job := Job{ID: lockstep.JobID(fmt.Sprintf("job-%07d", i*7919%3000)), GPUs: 8000, Duration: time.Duration(i%50) * time.Minute}
+			if err := q.Submit(at(time.Duration(i)*time.Second), job); err != nil {
+				b.Fatal(err)
+			}
+		}
+		now := at(time.Hour)
+		b.Run(fmt.Sprintf("pass/order=%T/jobs=3000", o), func(b *testing.B) { // Begin, and all are proposed and blocked
+			b.ReportAllocs()
+			for b.Loop() {
+				now = now.Add(time.Second)
+				q.Begin(now)
+				for id, ok := q.Next(); ok; id, ok = q.Next() {
+					q.Outcome(id, lockstep.Blocked)
+				}
+			}
+		})
+	}
 	for _, n := range []int{100, 10_000, 1_000_000} {
 		q := newQueue(b, Priority{Then: LAS{}})
 		ids := make([]lockstep.JobID, n)

@@ -2,7 +2,6 @@ package order
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,17 +11,20 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// version of the saved form; another is refused.
-const version = 1
+// format and version of the saved form; others are refused.
+const (
+	format  = "lockstep/order"
+	version = 1
+)
 
 // image is the saved form of a Queue between two passes.
 type image struct {
 	Order string   `json:"order"`
 	Now   int64    `json:"now"`
 	Pass  int64    `json:"pass"`
-	Seq   int64    `json:"seq"`
 	Lets  int64    `json:"lets"`
 	Jobs  []record `json:"jobs"` // by ID
 }
@@ -42,7 +44,7 @@ type record struct {
 	Level    int               `json:"level,omitempty"`
 	Gauge    service           `json:"gauge,omitzero"`
 	Spent    int64             `json:"spent,omitempty"`
-	Class    int8              `json:"class,omitempty"`
+	Class    class             `json:"class,omitempty"`
 	Major    int64             `json:"major"`
 	Minor    int64             `json:"minor,omitempty"`
 }
@@ -51,9 +53,9 @@ type record struct {
 // way: one line with format, version and SHA-256, then JSON. Equal queues give
 // equal bytes.
 func (q *Queue) Snapshot(w io.Writer) error {
-	data, err := q.encode()
+	body, err := q.encode()
 	if err == nil {
-		_, err = w.Write(data)
+		err = snapshot.Write(w, format, version, body)
 	}
 	if err != nil {
 		return fmt.Errorf("order: snapshot: %w", err)
@@ -66,22 +68,22 @@ func (q *Queue) Snapshot(w io.Writer) error {
 // possible queue are ErrInvalid. Orders of your own are known by their type
 // alone, so their fields must be the same as before.
 func Restore(r io.Reader, cfg Config) (*Queue, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("order: restore: %w", err)
-	}
 	q, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.decode(data); err != nil {
+	body, err := snapshot.Read(r, "order: restore", format, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.decode(body); err != nil {
 		return nil, err
 	}
 	return q, nil
 }
 
 func (q *Queue) encode() ([]byte, error) {
-	img := image{Order: q.name, Now: q.now, Pass: q.pass, Seq: q.seq, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
+	img := image{Order: q.name, Now: q.now, Pass: q.pass, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
 	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
 		j := q.jobs[id]
 		img.Jobs = append(img.Jobs, record{
@@ -90,24 +92,11 @@ func (q *Queue) encode() ([]byte, error) {
 			Class: j.place.class, Major: j.place.major, Minor: j.place.minor,
 		})
 	}
-	body, err := json.Marshal(img)
-	if err != nil {
-		return nil, err
-	}
-	return append(header(body), body...), nil
+	return json.Marshal(img)
 }
 
-func header(body []byte) []byte {
-	return fmt.Appendf(nil, "lockstep/order %d %x\n", version, sha256.Sum256(body))
-}
-
-func (q *Queue) decode(data []byte) error {
+func (q *Queue) decode(body []byte) error {
 	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
-	cut := bytes.IndexByte(data, '\n') + 1
-	body := data[cut:]
-	if !bytes.Equal(data[:cut], header(body)) {
-		return broken("snapshot", "not a whole snapshot of version "+strconv.Itoa(version))
-	}
 	var img image
 	if err := json.Unmarshal(body, &img); err != nil {
 		return broken("snapshot", err.Error())
@@ -115,7 +104,7 @@ func (q *Queue) decode(data []byte) error {
 	if img.Order != q.name {
 		return broken("order", "is "+strconv.Quote(img.Order)+", want "+strconv.Quote(q.name))
 	}
-	q.now, q.pass, q.seq, q.lets = img.Now, img.Pass, img.Seq, img.Lets
+	q.now, q.pass, q.lets = img.Now, img.Pass, img.Lets
 	places := make(map[place]bool)
 	for i := range img.Jobs {
 		r := &img.Jobs[i]
@@ -125,7 +114,7 @@ func (q *Queue) decode(data []byte) error {
 			place: place{r.Class, r.Major, r.Minor}, timer: never,
 		}
 		reason := q.check(j)
-		if places[j.place] {
+		if places[j.place] && j.place.class != arrived {
 			reason = "stands in the place of another"
 		}
 		if reason != "" {
@@ -137,7 +126,7 @@ func (q *Queue) decode(data []byte) error {
 	}
 	// One queue has one saved form: anything else was not written by Snapshot.
 	again, err := q.encode()
-	if err != nil || !bytes.Equal(again, data) {
+	if err != nil || !bytes.Equal(again, body) {
 		return broken("snapshot", "not in the form that Snapshot writes")
 	}
 	return nil
@@ -153,14 +142,19 @@ func (q *Queue) check(j *Job) string {
 		return "demand out of range"
 	case j.phase < waiting || j.phase > competing:
 		return "phase is unknown"
-	case j.submit > j.since || j.since > q.now || j.at > q.now || j.executed < 0 || j.spent < 0 || j.spent > j.executed:
+	case j.submit < 0 || j.submit > j.since || j.since > q.now || j.at > q.now || j.executed < 0 || j.spent < 0 || j.spent > j.executed:
 		return "times out of order"
 	case (j.phase == running || j.phase == competing) && j.at < j.submit, j.executed > 0 && uint64(j.executed) > uint64(q.now)-uint64(j.submit):
 		return "ran before it was submitted"
 	case j.level < 0 || j.level > len(q.limits) || j.gauge.compare(j.service) > 0:
 		return "level out of range"
-	case j.place.class != 0 && j.place.class != 1 || j.place.major > max(q.seq, q.lets) || j.place.minor > q.lets:
-		return "place out of range"
 	}
-	return ""
+	p := j.place
+	switch {
+	case p.class == let && p.major > 0 && p.major <= q.lets && p.minor == 0,
+		p.class == stopped && p.major <= 0 && p.major >= -q.pass && p.minor > 0 && p.minor <= q.lets,
+		p.class == arrived && p.major >= j.submit && p.major <= q.now && p.minor == 0:
+		return ""
+	}
+	return "place out of range"
 }
