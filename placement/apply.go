@@ -9,12 +9,13 @@ import (
 // Apply gives a plan's devices to its gang, all or none. The plan must come
 // from the present version, else it is refused with lockstep.ErrStale; a job
 // that holds room already is ErrDuplicate, a node that the tree lacks
-// ErrUnknown, a plan that no Fit could have made (roles, counts, devices that
+// ErrUnknown, a plan that no Fit could have made (roles, counts, port, devices that
 // are not the node's or not as many as the demand) ErrInvalid, and room that is
 // not free, or taken twice in the plan, ErrConflict. Whether levels, groups and
 // constraints hold is not looked at again.
 //
-// The gang is kept until the job is released; the plan is not. O(members).
+// The gang is kept until the job is released; the plan is not. O(members), and the
+// nodes of the domains where an affinity that is indexed comes to be met, or ceases.
 func (s *State) Apply(p *lockstep.Plan) error {
 	if p != nil && p.Version != s.version {
 		return fault(lockstep.ErrStale, "apply", "Plan.Version", strconv.FormatUint(uint64(p.Version), 10),
@@ -63,6 +64,9 @@ func (s *State) checkPlan(call string, p *lockstep.Plan) error {
 	if p.Job != g.ID {
 		return fault(lockstep.ErrInvalid, call, "Plan.Job", strconv.Quote(string(p.Job)), "not the gang's ID")
 	}
+	if p.Port < 0 || p.Port > 65535 {
+		return fault(lockstep.ErrInvalid, call, "Plan.Port", strconv.Itoa(p.Port), "want 0 to 65535")
+	}
 	if _, ok := s.byID[p.Job]; ok {
 		return fault(lockstep.ErrDuplicate, call, "Plan.Job", strconv.Quote(string(p.Job)), "holds room already")
 	}
@@ -104,7 +108,7 @@ func (s *State) seatFor(call string, p *lockstep.Plan, i int) (int32, error) {
 		ok = int(x) < len(s.ids) && s.ids[x] == m.Node && m.Node != ""
 	}
 	if !ok {
-		if x, ok = s.tree.Slot(m.Node); !ok {
+		if x, ok = s.slotOf(m.Node); !ok {
 			return 0, unknownNode(call, m.Node)
 		}
 	}
@@ -125,7 +129,7 @@ func (c *slot) holds(d *lockstep.Demand) bool {
 }
 
 // Release gives back what a job holds. A job that holds nothing is
-// lockstep.ErrUnknown. O(members).
+// lockstep.ErrUnknown. It costs what Apply does.
 func (s *State) Release(id lockstep.JobID) error {
 	rec, ok := s.byID[id]
 	if !ok {

@@ -3,7 +3,6 @@ package placement
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -131,4 +130,72 @@ func BenchmarkLargeGang(b *testing.B) {
 	}
 }
 
-var _ = slices.Sort[[]int]
+// BenchmarkRefusal measures what a gang costs that does not fit, on a cluster
+// of whole-node gangs that is 70 % full.
+func BenchmarkRefusal(b *testing.B) {
+	pair := func(a, c lockstep.Role, required lockstep.Level) *lockstep.Gang {
+		a.Name, c.Name = "a", "b"
+		return &lockstep.Gang{ID: "g", Required: required, Roles: []lockstep.Role{a, c}}
+	}
+	of := func(n, gpus int) lockstep.Role {
+		return lockstep.Role{Min: n, Demand: lockstep.Demand{GPUs: gpus}}
+	}
+	spread := pair(of(10, 8), of(60, 3), "rack") // each fits a rack of 16 nodes, together they do not
+	tests := []struct {
+		name string
+		gang *lockstep.Gang
+	}{
+		{"one role of a rack", &lockstep.Gang{ID: "g", Required: "rack", Roles: []lockstep.Role{of(17, 8)}}},
+		{"two roles of a node", pair(of(1, 4), of(5, 1), lockstep.LevelNode)},
+		{"two roles that pack badly", pair(of(2, 5), of(11, 1), lockstep.LevelNode)},
+		{"two roles of a rack", spread},
+		{"two roles of the cluster", pair(of(100_000, 8), of(1, 1), "")},
+		{"two roles, elastic", func() *lockstep.Gang {
+			g := pair(of(1, 4), of(1, 1), lockstep.LevelNode)
+			g.Roles[1].Max = 8
+			return g
+		}()},
+	}
+	for _, nodes := range []int{10_000, 100_000} {
+		c := newChurn(b, nodes)
+		for _, test := range tests {
+			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, test.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := c.s.Fit(&lockstep.Request{Gang: test.gang}, &c.plan); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkManyKinds asks for more kinds of demand in turn than stay indexed.
+func BenchmarkManyKinds(b *testing.B) {
+	for _, kinds := range []int{48, 65} {
+		b.Run(fmt.Sprintf("nodes=10000/kinds=%d", kinds), func(b *testing.B) {
+			s, err := New(benchTree(b, 10_000), Config{})
+			require.NoError(b, err)
+			var plan lockstep.Plan
+			var gangs []*lockstep.Gang
+			for k := range kinds {
+				g := gangOf("g", 1, 1+k%8)
+				g.Roles[0].Demand.CPU = lockstep.MilliCPU(1 + k)
+				gangs = append(gangs, g)
+			}
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				g := gangs[n%kinds]
+				n++
+				if v, err := s.Fit(&lockstep.Request{Gang: g}, &plan); err != nil || !v.Feasible {
+					b.Fatal(v, err)
+				}
+				if s.Apply(&plan) != nil || s.Release(g.ID) != nil {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}

@@ -217,35 +217,78 @@ func (e *explainer) prune(kind lockstep.ChangeKind, nodes []gained) []gained {
 	return nodes
 }
 
-// add says how much more there would have to be, in nodes that members fill:
-// what the role that binds lacks in the best domain, or all of a gang of
-// several roles. It goes above the level of nodes, since nodes do not grow.
+// add says how much more there would have to be of what binds a single role, in
+// the best domain, and in the one above where that is a node, since nodes do not
+// grow. It is proved for nodes like one that is there, without its labels and
+// taints, each with what its members take of that resource; where no node is
+// such that this would do, there is no change.
 func (e *explainer) add() {
 	if err := e.open(); err != nil {
 		return
 	}
 	defer e.close()
-	v := e.view()
-	fit, d := e.s.most(v, e.stop, e.need)
-	lacks, level := int64(e.need-fit)*int64(v.unit(e.stop)), e.stop
-	c := lockstep.Change{Kind: lockstep.ChangeAdd, Resource: lockstep.ResourceGPU}
-	if level == e.s.depth-1 {
-		lacks = int64(e.need) * int64(v.unit(level))
-		d = e.s.tree.Parent(level, d)
-		level--
-		if int(v.kind.gpus)*int(lacks) > lockstep.MaxDevicesPerNode {
-			return
+	s, v, level := e.s, e.view(), e.stop
+	fit, d := s.most(v, level, e.need)
+	unit := v.unit(level)
+	lacks, least := (e.need-fit)*unit, v.unit(s.depth-1)
+	if level == s.depth-1 {
+		lacks, least, level, d = e.need*unit, e.need*unit, level-1, s.tree.Parent(level, d)
+	}
+	name, need := v.kind.named(e.out.Verdict.Resource)
+	if _, ok := e.model(v, least); !ok || need == 0 || len(e.g.Roles) > 1 || !v.mayJoin(s, level, d) {
+		return
+	}
+	if name == lockstep.ResourceGPU && len(v.class.devices) == 1 {
+		name = lockstep.ResourceGPUClass(v.class.devices[0])
+	}
+	e.propose(lockstep.Change{
+		Kind: lockstep.ChangeAdd, Level: s.tree.LevelAt(level).Name, Domain: s.tree.DomainName(level, d),
+		Resource: name, Amount: int64(lacks) * need,
+	})
+}
+
+// model returns the lowest open node that, empty and without labels and taints,
+// would hold so many members.
+func (e *explainer) model(v *view, least int32) (int32, bool) {
+	for x := range e.s.slots {
+		if e.s.slots[x].flags&^excluded != 0 {
+			continue
+		}
+		n := &e.s.specs[x].node
+		empty := e.s.empty(int32(x))
+		if ok, _ := v.class.admits(&Node{Class: n.Class, GPUMemory: n.GPUMemory}); ok && v.room(&empty) >= least {
+			return int32(x), true
 		}
 	}
-	c.Level, c.Domain = e.s.tree.LevelAt(level).Name, e.s.tree.DomainName(level, d)
-	c.Amount = lacks * int64(v.kind.gpus) * int64(lockstep.WholeGPU)
-	if len(e.g.Roles) > 1 {
-		c.Amount = int64(e.g.GPUs(nil))
+	return 0, false
+}
+
+// named returns how much one member takes of a resource.
+func (k *kind) named(name lockstep.ResourceName) (lockstep.ResourceName, int64) {
+	for i, a := range k.amounts() {
+		if resourceName(i) == name {
+			return name, a * scale(i)
+		}
 	}
-	if c.Amount == 0 {
-		c.Resource, c.Amount = lockstep.ResourceSlots, lacks
+	return name, 0
+}
+
+// mayJoin reports whether the affinities of v surely allow a node that joins
+// domain d of a level.
+func (v *view) mayJoin(s *State, level int, d int32) bool {
+	for i := range v.terms {
+		l := &v.terms[i]
+		switch {
+		case l.self && l.term.total == 0:
+		case l.term.level == s.depth-1 && l.anti:
+		case l.term.level <= level:
+			first, _ := s.tree.Range(level, d)
+			if !l.ok(s.tree.DomainOf(l.term.level, first)) {
+				return false
+			}
+		default:
+			return false
+		}
 	}
-	if c.Amount > 0 {
-		e.propose(c)
-	}
+	return true
 }

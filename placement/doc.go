@@ -10,7 +10,7 @@
 // members is overdrawn until they go); plans of Fit keep a gang in one domain of
 // its required level and each inner group in one of the group's; a call that
 // returned an error has changed nothing. What-if is the same code: Mark, act,
-// Rollback.
+// Rollback; or a View, which is a copy.
 //
 // # Usage
 //
@@ -21,23 +21,20 @@
 //
 // # Order of decision
 //
-// A domain's room for a role is counted in units: below the level of its inner
-// groups members; in a domain of that level whole groups, its members divided by
-// the size, rounded down; in coarser ones the sum of those. A node's members are
-// the least over the resources that the role asks for; 0 where it is cordoned,
-// unhealthy, excluded or does not meet class, device memory, selectors, taints and
-// affinities. Fit decides in this order:
+// A domain's room for a role is counted in units: whole inner groups (members
+// divided by the size, rounded down) in a domain of the level of its inner groups
+// and their sum in coarser ones, members below. Fit decides in this order:
 //
-//  1. Penalty: nodes of the least class of penalty alone, then of the next as well,
-//     until the gang fits. The class of penalty p is the bit length of p.
+//  1. Penalty: nodes of the least class of penalty alone, then of the next as
+//     well, until the gang fits. The class of penalty p is the bit length of p.
 //  2. Counts: the most members if they fit, else the least, and then roles in
 //     order as many more as fit, found by bisection.
 //  3. Level: finest first, from the preferred level (nodes where none is; the
-//     required one for Spread; the required one where preferred is coarser) to the
-//     required level, or the cluster.
+//     required one for Spread, or where preferred is coarser) to the required
+//     level, or the cluster.
 //  4. Domain, by the first role in packing order (most devices, CPU, memory,
-//     endpoints, role order). Pack: least units that suffice; Spread: most; ties to
-//     the lowest index. Nodes, for both: one in use, by least units, fewest free
+//     endpoints, role order). Pack: least units that suffice; Spread: most; ties
+//     to the lowest index. Nodes, for both: one in use, by least units, fewest free
 //     devices, lowest slot; if there is none an idle one, of the lowest domain above
 //     nodes by least room and index, and in it by the same terms.
 //  5. Inside, level by level. Pack: the child with least units that hold all that is
@@ -51,42 +48,30 @@
 //
 // Several roles go into one domain in packing order, each on what those before
 // left; a domain that does not take them is passed over for the next by 4 and 3.
-// With Prefer, 1 and 2 are the same; then members that may stay, by whole inner
-// groups, in the domain of the required level that holds most (ties to the lowest)
-// keep node and devices, and the others go into the finest domain around them with
-// room; where there is none, Prefer is without effect.
-//
-// Explain names for each node the first that rules it out: cordoned, unhealthy,
-// excluded, device, selector, taint, affinity, capacity, busy. Its changes, in this
-// order: relax, shrink, tolerate, open, free, add.
+// What Request.Prefer changes is with Fit, the order of reasons with Explain.
 //
 // # Errors
 //
-// ErrInvalid and ErrUnknown: Fit, Explain, Room, calls that name a node or a job,
-// New, Rebase. Also ErrDuplicate and ErrConflict: Apply, Adopt; ErrStale: Apply,
-// Rollback, Commit. Restore: ErrInvalid, ErrConflict.
+// All are *lockstep.Error but a reader's or writer's own. ErrInvalid and ErrUnknown:
+// whatever takes a request, a node, a job or a tree. Also ErrDuplicate: New, Rebase,
+// Apply, Adopt; ErrConflict: Apply, Adopt, Restore; ErrStale: Apply, Rollback, Commit.
 //
-// # Concurrency
+// # Concurrency and cost
 //
-// Not safe for concurrent use; the caller serializes calls. Plans, verdicts and
-// explanations are the caller's.
+// Not safe for concurrent use; the caller serializes calls. Plans, verdicts,
+// explanations and views are the caller's.
 //
-// # Cost
-//
-// A kind of demand is indexed when first asked for: O(nodes). From then on Fit is
-// O(levels + nodes of the plan + slots changed since), Apply and Release O(members),
-// Rollback what was changed, Rebase O(nodes changed); several roles cost that for
-// each domain tried. Fit, Apply and Release allocate nothing once warm
-// (BenchmarkDecision, BenchmarkLargeGang). Memory is about 200 bytes a node, 24 a
-// member, and 4 a node for each kind.
+// A kind of demand is indexed when first asked for, and again when Config.Views
+// others were since: O(nodes). From then on Fit is O(levels + nodes of the plan +
+// slots changed since), and allocates nothing, nor do Apply and Release
+// (BenchmarkDecision, BenchmarkLargeGang); BenchmarkRefusal has what does not fit.
+// Memory is about 200 bytes a node, 24 a member, and 4 a node for each kind.
 //
 // # Limits
 //
 // For one role the answer is exact: it fits if and only if a domain has the units.
 // Several roles are packed greedily: exact where all ask for the same, or for whole
 // nodes that are alike, under the same constraints and without inner groups; else a
-// packing may be missed. Open and free are the fewest nodes for one role
-// without inner groups, else few; all changes but add were tried. Shares of a device
-// are refused with ReasonUnsupported. A gang does not count for its own affinities.
-// A tree has at most 18 levels and 2^21-1 slots.
+// packing may be missed. Shares of a device are refused with ReasonUnsupported. A
+// gang does not count for its own affinities. A tree has at most 2^21-1 slots.
 package placement

@@ -160,7 +160,7 @@ func TestMarksNestAndClose(t *testing.T) {
 func TestUncountedAmounts(t *testing.T) {
 	s := stateOf(t, nodesOf(2), Config{Nodes: []Node{{ID: "n0", CPU: None, RDMA: None}}})
 	g := gangOf("g", 3, 1)
-	g.Roles[0].Demand.CPU, g.Roles[0].Demand.Memory, g.Roles[0].Demand.RDMA = 1<<42, 1<<42, 1<<10
+	g.Roles[0].Demand.CPU, g.Roles[0].Demand.Memory, g.Roles[0].Demand.RDMA = 1<<39, 1<<42, 1<<10
 	p := s.mustPlace(t, g)
 	for _, m := range p.Members {
 		require.Equal(t, lockstep.NodeID("n1"), m.Node)

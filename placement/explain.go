@@ -6,10 +6,17 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 )
 
-// Explain answers a request as Fit does and says why: how many nodes fail for
-// which reason first, and for a gang that does not fit, changes each of which
-// alone would let it in (see the package documentation). Where several roles
-// are asked for, nodes are counted for the one that binds. It changes nothing.
+// Explain answers a request as Fit does and says why: how many nodes have no room,
+// by what rules each out first (cordoned, unhealthy, excluded, device, selector,
+// taint, affinity, capacity, busy), and for a gang that does not fit, changes each of
+// which alone would let it in, in this order: relax, shrink, tolerate, open, free,
+// add. Where several roles are asked for, nodes are counted for the one that binds.
+// It changes nothing.
+//
+// Each change was tried, but for add, which is proved: for one role, and nodes
+// without labels and taints that are else like one that is there, cut in that resource to
+// what members take. Shrink counts all roles together, in order as many as fit. Open
+// and free name the fewest nodes for one role without inner groups and affinities, else few.
 //
 // It returns errors as Fit does. It reads every node, and tries each change:
 // O(nodes + changes tried × Fit).

@@ -14,18 +14,23 @@ import (
 // TestChangesLetTheGangIn applies each change that Explain names, to the state,
 // and asks again.
 func TestChangesLetTheGangIn(t *testing.T) {
-	sequences := 10_000
+	sequences := 5_000
 	if testing.Short() {
 		sequences = 1_000
 	}
 	shapes := someShapes(t)
 	tried := map[lockstep.ChangeKind]int{}
+	added := map[lockstep.ResourceName]int{}
 	for seed := range sequences {
 		w := newWorld(t, uint64(seed), shapes)
+		w.added = added
 		for range 6 {
 			w.step()
 		}
 		r := w.request()
+		if seed%3 == 0 {
+			w.scarce(r)
+		}
 		var before, after lockstep.Plan
 		fit, err := w.s.Fit(r, &before)
 		require.NoError(t, err)
@@ -46,10 +51,60 @@ func TestChangesLetTheGangIn(t *testing.T) {
 			w.fewest(r, &c)
 		}
 	}
-	t.Log(tried)
+	t.Log(tried, added)
+	for _, name := range []lockstep.ResourceName{lockstep.ResourceGPU, lockstep.ResourceCPU, lockstep.ResourceMemory, lockstep.ResourceSlots} {
+		require.Greater(t, added[name], sequences/400, "adding %s was hardly tried", name)
+	}
 	for _, kind := range []lockstep.ChangeKind{lockstep.ChangeFree, lockstep.ChangeRelax, lockstep.ChangeShrink, lockstep.ChangeOpen, lockstep.ChangeTolerate, lockstep.ChangeAdd} {
 		require.Greater(t, tried[kind], sequences/200, "%s was hardly tried", kind)
 	}
+}
+
+// TestCapacityMeansNever empties the cluster, opens and heals it and drops the
+// constraints: what was refused for capacity fits there no better. For one role it is
+// said whenever that is so.
+func TestCapacityMeansNever(t *testing.T) {
+	sequences := 4_000
+	if testing.Short() {
+		sequences = 1_000
+	}
+	shapes := someShapes(t)
+	said := 0
+	for seed := range sequences {
+		w := newWorld(t, uint64(seed), shapes)
+		for range 6 {
+			w.step()
+		}
+		r := w.request()
+		v, err := w.s.Fit(r, &w.plan)
+		require.NoError(t, err)
+		if v.Feasible {
+			continue
+		}
+		for _, id := range w.s.Jobs() {
+			require.NoError(t, w.s.Release(id))
+		}
+		for x := range w.s.tree.Slots() {
+			if id, ok := w.s.tree.NodeAt(int32(x)); ok {
+				require.NoError(t, w.s.Open(id))
+				require.NoError(t, w.s.SetHealth(id, true))
+			}
+		}
+		free := *r
+		free.Gang, free.Exclude, free.Busy = tolerant(r.Gang), nil, nil
+		for i := range free.Gang.Roles {
+			free.Gang.Roles[i].Demand.Classes, free.Gang.Roles[i].Demand.GPUMemory = nil, 0
+		}
+		best, err := w.s.Fit(&free, &w.plan)
+		require.NoError(t, err)
+		capacity := v.Reason == lockstep.ReasonCapacity
+		require.False(t, capacity && best.Feasible, "seed %d: %v, but fits", seed, v)
+		require.False(t, !capacity && v.Reason != lockstep.ReasonReserved && !best.Feasible && len(r.Gang.Roles) == 1, "seed %d: %v, but never fits", seed, v)
+		if capacity {
+			said++
+		}
+	}
+	require.Greater(t, said, sequences/50)
 }
 
 // fewest tries every smaller set of nodes of one domain, for the gangs of which
@@ -79,6 +134,29 @@ func (w *world) fewest(r *lockstep.Request, c *lockstep.Change) {
 			nodes = slices.DeleteFunc(nodes, func(n gained) bool { return w.s.slots[n.x].flags != 0 })
 		}
 		require.False(w.t, e.wouldWith(c.Kind, nodes), "%v: fewer will do: %v", c, nodes)
+	}
+}
+
+// scarce gives every node little CPU and memory, under the members that it has, and has
+// r ask for some.
+func (w *world) scarce(r *lockstep.Request) {
+	var nodes []Node
+	for x := range w.s.tree.Slots() {
+		if id, ok := w.s.tree.NodeAt(int32(x)); ok {
+			n := w.node(id)
+			n.CPU, n.Memory = lockstep.MilliCPU(1+w.rng.IntN(4))*1000, lockstep.Bytes(1+w.rng.IntN(4))<<30
+			nodes = append(nodes, n)
+		}
+	}
+	_, err := w.s.Rebase(w.s.tree, nodes)
+	require.NoError(w.t, err)
+	w.marks = nil
+	for i := range r.Gang.Roles {
+		d := &r.Gang.Roles[i].Demand
+		d.CPU, d.Memory = lockstep.MilliCPU(w.rng.IntN(3))*700, lockstep.Bytes(w.rng.IntN(3))*(700<<20)
+		if w.rng.IntN(2) == 0 {
+			*d = lockstep.Demand{CPU: d.CPU / 2, Memory: d.Memory}
+		}
 	}
 }
 
@@ -128,56 +206,86 @@ func (w *world) after(r *lockstep.Request, c *lockstep.Change, out *lockstep.Pla
 	return v.Feasible
 }
 
-// afterAdd joins idle nodes that members fill into the domain of c, in a state
-// of its own that holds what w's does.
+// afterAdd joins nodes to the domain of c, in a state of its own that holds what
+// w's does: like the one that Explain found, but with no more of the resource
+// than members take.
 func (w *world) afterAdd(r *lockstep.Request, c *lockstep.Change) bool {
-	if len(r.Gang.Roles) > 1 || len(r.Gang.Constraints.Affinity)+len(r.Gang.Roles[0].Constraints.Affinity) > 0 {
-		return true // which nodes would do is another question
-	}
+	require.Len(w.t, r.Gang.Roles, 1)
 	role := &r.Gang.Roles[0]
-	per := int(c.Amount)
-	if c.Resource == lockstep.ResourceGPU {
-		per /= int(lockstep.WholeGPU) * role.Demand.GPUs
+	e := &explainer{s: w.s, r: r, g: r.Gang}
+	require.NoError(w.t, e.open())
+	v := e.view()
+	name := c.Resource
+	if len(role.Demand.Classes) == 1 && name == lockstep.ResourceGPUClass(role.Demand.Classes[0]) {
+		name = lockstep.ResourceGPU
 	}
+	_, need := v.kind.named(name)
+	require.Positive(w.t, need)
+	require.Zero(w.t, c.Amount%need)
+	members, least := int32(c.Amount/need), v.unit(w.s.depth-1)
+	if e.stop == w.s.depth-1 {
+		least = members
+	}
+	x, ok := e.model(v, least)
+	require.True(w.t, ok)
+	like, shape := w.s.specs[x].node, w.s.tree.Shape(x)
+	empty := w.s.empty(x)
+	room := v.room(&empty)
+	room -= room % v.unit(w.s.depth-1)
+	e.close()
+
 	level, _ := w.s.tree.LevelIndex(c.Level)
-	if per*max(1, role.Demand.GPUs) > 64 || role.Inner.Size > 1 {
-		return true
-	}
-	var id lockstep.NodeID
-	var path []string
-	for x := range w.s.tree.Slots() {
-		d := w.s.tree.DomainOf(level, int32(x))
-		if n, ok := w.s.tree.Node(int32(x)); ok && w.s.tree.DomainName(level, d) == c.Domain {
-			path, id = n.Path, "new"
-			break
-		}
-	}
-	same := 0
+	same, path := 0, []string(nil)
 	for d := range w.s.tree.Domains(level) {
 		if w.s.tree.DomainName(level, int32(d)) == c.Domain {
 			same++
 		}
 	}
-	if id == "" || same > 1 {
+	for x := range w.s.tree.Slots() {
+		n, ok := w.s.tree.Node(int32(x))
+		if ok && path == nil && w.s.tree.DomainName(level, w.s.tree.DomainOf(level, int32(x))) == c.Domain {
+			path = n.Path
+		}
+	}
+	if path == nil || same > 1 {
 		return true // only vacant slots, or several racks of that name
 	}
-	shape, err := topology.UniformShape(per*role.Demand.GPUs, topology.NVLink(1))
-	require.NoError(w.t, err)
-	n := Node{ID: id, GPUMemory: 80, Class: "h100", Labels: map[string]string{}}
-	if len(r.Gang.Constraints.Selector)+len(role.Constraints.Selector) > 0 {
-		return true
+	var joins []topology.Change
+	var nodes []Node
+	for members > 0 {
+		k := min(room, members)
+		members -= k
+		n := Node{ID: lockstep.NodeID(fmt.Sprint("new", len(nodes))), Class: like.Class, GPUMemory: like.GPUMemory, CPU: like.CPU, Memory: like.Memory, RDMA: like.RDMA, Slots: like.Slots}
+		of := shape
+		switch amount := int64(k) * need; name {
+		case lockstep.ResourceGPU:
+			var err error
+			of, err = topology.UniformShape(int(amount/1000), topology.NVLink(1))
+			require.NoError(w.t, err)
+		case lockstep.ResourceCPU:
+			n.CPU = lockstep.MilliCPU(amount)
+		case lockstep.ResourceMemory:
+			n.Memory = lockstep.Bytes(amount)
+		case lockstep.ResourceRDMA:
+			n.RDMA = int(amount)
+		case lockstep.ResourceSlots:
+			n.Slots = int(amount)
+		}
+		joins = append(joins, topology.Change{Kind: topology.Join, Node: topology.Node{ID: n.ID, Path: path, Shape: of}})
+		nodes = append(nodes, n)
 	}
-	next, err := w.s.tree.With(topology.Change{Kind: topology.Join, Node: topology.Node{ID: id, Path: path, Shape: shape}})
+	next, err := w.s.tree.With(joins...)
 	require.NoError(w.t, err)
 	old := w.s.tree
-	_, err = w.s.Rebase(next, []Node{n})
+	_, err = w.s.Rebase(next, nodes)
 	require.NoError(w.t, err)
 	var out lockstep.Plan
-	v, err := w.s.Fit(r, &out)
+	got, err := w.s.Fit(r, &out)
 	require.NoError(w.t, err)
 	_, err = w.s.Rebase(old, nil)
 	require.NoError(w.t, err)
-	return v.Feasible
+	w.added[name]++
+	return got.Feasible
 }
 
 func nodesOf(n int, path ...string) (out []topology.Node) {
@@ -303,7 +411,50 @@ add cluster/cluster 8000 gpu []`},
 			g.Roles[0].Name = "a"
 			g.Roles = append(g.Roles, lockstep.Role{Name: "b", Min: 1, Demand: lockstep.Demand{CPU: 100}})
 			return s, g
-		}, lockstep.ReasonFragmented, 1, ""},
+		}, lockstep.ReasonCapacity, 1, "slots 2/1\nshrink / 1  []"},
+		{"several roles, more than the cluster together", func(t *testing.T) (*State, *lockstep.Gang) {
+			shape, err := topology.UniformShape(4, topology.NVLink(1))
+			require.NoError(t, err)
+			s := stateOf(t, []topology.Node{{ID: "a", Path: []string{"r"}, Shape: shape}, {ID: "b", Path: []string{"r"}, Shape: shape}}, Config{})
+			g := gangOf("c", 2, 4)
+			g.Roles[0].Name = "a"
+			g.Roles = append(g.Roles, lockstep.Role{Name: "b", Min: 1, Demand: lockstep.Demand{GPUs: 1}})
+			return s, g
+		}, lockstep.ReasonCapacity, 2, "gpu 9000/8000\nshrink / 2  []"},
+		{"several roles, more than a rack together", func(t *testing.T) (*State, *lockstep.Gang) {
+			g := rack(gangOf("c", 2, 8))
+			g.Roles[0].Name = "a"
+			g.Roles = append(g.Roles, lockstep.Role{Name: "b", Min: 1, Demand: lockstep.Demand{GPUs: 1}})
+			return stateOf(t, nodesOf(4), Config{}), g
+		}, lockstep.ReasonCapacity, 2, "gpu 17000/16000\nrelax / 0  []\nshrink / 2  []"},
+		{"several roles and a cordon", func(t *testing.T) (*State, *lockstep.Gang) {
+			s := stateOf(t, nodesOf(2), Config{})
+			require.NoError(t, s.Cordon("n0"))
+			g := gangOf("c", 1, 8)
+			g.Roles[0].Name = "a"
+			g.Roles = append(g.Roles, lockstep.Role{Name: "b", Min: 1, Demand: lockstep.Demand{GPUs: 1}})
+			return s, g
+		}, lockstep.ReasonUnhealthy, 1, "gpu 9000/8000\n1 unhealthy cordoned\nshrink / 1  []\nopen cluster/cluster 0  [n0]"},
+		{"more CPU than any node has", func(t *testing.T) (*State, *lockstep.Gang) {
+			s := stateOf(t, nodesOf(2), Config{Nodes: []Node{{ID: "n0", CPU: 100}, {ID: "n1", CPU: 128}}})
+			s.mustPlace(t, gangOf("x", 1, 8))
+			g := gangOf("c", 1, 1)
+			g.Roles[0].Demand.CPU = 200
+			return s, g
+		}, lockstep.ReasonCapacity, 0, "cpu 200/128\n2 capacity cpu"},
+		{"CPU is what is short", func(t *testing.T) (*State, *lockstep.Gang) {
+			s := stateOf(t, nodesOf(2), Config{Nodes: []Node{{ID: "n0", CPU: 100}, {ID: "n1", CPU: 100}}})
+			g := gangOf("c", 3, 1)
+			g.Roles[0].Demand.CPU = 100
+			return s, g
+		}, lockstep.ReasonCapacity, 2, "cpu 300/200\nshrink / 2  []\nadd cluster/cluster 100 cpu []"},
+		{"a label that only a cordoned node has", func(t *testing.T) (*State, *lockstep.Gang) {
+			s := stateOf(t, nodesOf(2), Config{Nodes: []Node{{ID: "n0", Labels: map[string]string{"disk": "nvme"}}}})
+			require.NoError(t, s.Cordon("n0"))
+			g := gangOf("c", 1, 8)
+			g.Constraints.Selector = []lockstep.Requirement{{Key: "disk", Operator: lockstep.In, Values: []string{"nvme"}}}
+			return s, g
+		}, lockstep.ReasonUnhealthy, 0, "gpu 8000/0\n1 constraint selector\n1 unhealthy cordoned\ntolerate / 0  []\nopen cluster/cluster 0  [n0]"},
 		{"CPU ran out", func(t *testing.T) (*State, *lockstep.Gang) {
 			s := stateOf(t, nodesOf(1), Config{Nodes: []Node{{ID: "n0", CPU: 3000}}})
 			g := gangOf("c", 4, 1)

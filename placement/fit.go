@@ -30,21 +30,43 @@ type saved struct {
 }
 
 // Fit looks for room for a gang and writes where it would run into out, whose
-// memory is used again. It changes nothing: Apply takes the plan. Where the
-// verdict is not feasible, out is left empty. The order of decision is in the
-// package documentation. The verdict's Score is the levels between the domain and
-// the nodes, times 2^32, plus the units that stay free there for its first role in
-// packing order. Of a refusal by several roles, Fit counts the members of the role
-// that binds: the first that does not fit by itself, else the first of all.
+// memory is used again; out may be r.Prefer. It changes nothing: Apply takes the
+// plan. Where the verdict is not feasible, out is left empty. The order of decision
+// is in the package documentation. Nodes that are cordoned, unhealthy, excluded or
+// do not meet class, device memory, selectors, taints and affinities have no room;
+// Exclude and Busy may name nodes that the tree lacks. A Max below a role's Min
+// lowers that, where the request has no Min.
 //
-// It returns lockstep.ErrInvalid for a nil or malformed request and ErrUnknown
-// for levels and nodes that the tree lacks. It allocates nothing once it has
-// seen the kind of demand and the size of the gang, and costs
-// O(roles·levels + nodes of the plan + slots changed since the kind was last
-// asked for).
+// With Prefer, penalty and counts are decided as without. Then the members that may
+// stay, by whole inner groups, in the domain of the required level that holds most
+// (ties to the lowest) keep node and devices, and the others go into the finest domain
+// around them with room; where there is none, Prefer is without effect.
+//
+// The verdict's Score is the levels between the domain and the nodes, times 2^32,
+// plus the units that stay free there for its first role in packing order. Of a
+// refusal by several roles, Fit counts the members of the role that binds: the first
+// that does not fit by itself, else the first of all. Reasons, in this order: capacity
+// (too little in every domain of the required level were it empty, open, healthy and
+// without constraints, for some role or for the sum of all: waiting will not help),
+// constraint, unhealthy, fragmented, busy; or reserved, where it would fit but for
+// Exclude and Busy. Of capacity that no node has for even one member, Level and Domain
+// name the node with most.
+//
+// It returns lockstep.ErrInvalid for a nil or malformed request and ErrUnknown for
+// levels that the tree lacks. It allocates nothing once it has seen the kind of
+// demand and the size of the gang. It costs O(roles·levels + nodes of the plan +
+// slots changed since the kind was last asked for), and for several roles O(nodes of
+// the plan) more for each domain in which they were tried in vain; a refusal reads
+// the nodes of one domain of the required level, and all of them when it is the first
+// since hardware, health, penalties or affinities changed.
 func (s *State) Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, error) {
 	if out == nil {
 		return lockstep.Verdict{}, fault(lockstep.ErrInvalid, "fit", "out", "nil", "must not be nil")
+	}
+	if r != nil && r.Prefer == out { // to be read after out is written
+		same := *r
+		same.Prefer = out.Clone()
+		r = &same
 	}
 	out.Reset()
 	q := &s.work.query
@@ -57,7 +79,7 @@ func (s *State) Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, 
 	v := s.solve(q, r, out)
 	if covered := len(s.work.saved) > 0; covered {
 		s.restore(0)
-		if !v.Feasible && s.fits(q) {
+		if !v.Feasible && v.Reason != lockstep.ReasonUnsupported && s.fits(q) {
 			v.Reason = lockstep.ReasonReserved
 		}
 	}
@@ -166,6 +188,12 @@ func (s *State) search(q *query) (level int, d int32, ok bool) {
 		return 0, 0, false
 	}
 	v, n := s.work.views[lead], s.work.counts[lead]
+	var need amounts // of all roles together
+	if roles > 1 {
+		for i, k := range s.work.counts {
+			need.add(s.work.views[i].kind.amounts(), int64(k))
+		}
+	}
 	for level = q.start; level >= q.stop; level-- {
 		w := s.walk(v, level, n/v.unit(level), q.spread)
 		for {
@@ -177,12 +205,41 @@ func (s *State) search(q *query) (level int, d int32, ok bool) {
 				s.choose(q, lead, level, d)
 				return level, d, true
 			}
-			if s.try(q, level, d) {
+			if s.each(level, d) && s.holds(level, d, &need) && s.try(q, level, d) {
 				return level, d, true
 			}
 		}
 	}
 	return 0, 0, false
+}
+
+// each reports whether every role would fit into a domain by itself.
+func (s *State) each(level int, d int32) bool {
+	for i, v := range s.work.views {
+		if n := s.work.counts[i]; n > 0 && s.unitsOf(v, level, d) < n/v.unit(level) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a domain may have what all roles need together: a look
+// at one node or one small lowest domain, before the roles are packed into it.
+func (s *State) holds(level int, d int32, need *amounts) bool {
+	first, end := s.tree.Range(level, d)
+	if level < s.depth-2 || int(end-first) > wide {
+		return true
+	}
+	var sum amounts
+	for x := first; x < end; x++ {
+		if c := &s.slots[x]; c.flags == 0 {
+			sum.add(amountsOf(c), 1)
+		}
+		if sum.lacks(need) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // lead returns the first role in packing order that gets members, or -1, and
@@ -214,11 +271,6 @@ func (s *State) choose(q *query, role int32, level int, d int32) {
 // the ones before it left.
 func (s *State) try(q *query, level int, d int32) bool {
 	w := &s.work
-	for i, v := range w.views {
-		if w.counts[i] > 0 && s.unitsOf(v, level, d) < w.counts[i]/v.unit(level) {
-			return false
-		}
-	}
 	w.picks = w.picks[:0]
 	w.parts = append(w.parts[:0], make([]part, len(q.max))...)
 	base := len(w.saved)

@@ -29,7 +29,7 @@ func (s *State) build(v *view) {
 	}
 	s.flush(v)
 	v.cursor = s.end
-	v.totals = totals{}
+	v.totals, v.memo, v.lack = totals{}, memo{}, lack{}
 }
 
 // sync brings v up to date: O(changes since it last was), or a new build where
@@ -72,21 +72,33 @@ func (s *State) touch(v *view, x int32) {
 	}
 	v.run.by[leaf] += int32(units) - int32(oldUnits)
 	if oldMood&idleBit != 0 {
-		s.opening(v, oldUnits).counts[d]--
+		o := s.opening(v, oldUnits)
+		o.counts[d]--
+		o.size--
 		v.run.idle = true
 	}
 	if mood&idleBit != 0 {
-		s.opening(v, units).counts[d]++
+		o := s.opening(v, units)
+		o.counts[d]++
+		o.size++
 		v.run.idle = true
 	}
 }
 
 // opening returns the opening for idle nodes of so many units.
 func (s *State) opening(v *view, units uint16) *opening {
+	unused := -1
 	for i := range v.open {
 		if v.open[i].units == units {
 			return &v.open[i]
 		}
+		if v.open[i].size == 0 {
+			unused = i
+		}
+	}
+	if unused >= 0 {
+		v.open[unused].units = units
+		return &v.open[unused]
 	}
 	leaf := s.depth - 2
 	n := s.tree.Domains(leaf)
@@ -153,9 +165,11 @@ func (v *view) list(d, old, sum int32, shift uint) {
 		was, is := o.listed[d], o.counts[d] > 0
 		if was && (!is || old != sum) {
 			o.set.remove(uint64(old)<<shift | uint64(d))
+			o.size--
 		}
 		if is && (!was || old != sum) {
 			o.set.insert(uint64(sum)<<shift | uint64(d))
+			o.size++
 		}
 		o.listed[d] = is
 	}

@@ -26,22 +26,56 @@ func checkNodes(call string, tree *topology.Tree, nodes []Node) (map[lockstep.No
 		if _, ok := tree.Slot(n.ID); !ok {
 			errs = append(errs, fault(lockstep.ErrUnknown, call, field+".ID", strconv.Quote(string(n.ID)), "not in the tree"))
 		}
-		for _, a := range []struct {
-			name       string
-			value, max int64
+		for _, a := range [...]struct {
+			name            string
+			value, min, max int64
 		}{
-			{"CPU", int64(n.CPU), 1 << 50},
-			{"Memory", int64(n.Memory), 1 << 58},
-			{"RDMA", int64(n.RDMA), 1 << 24},
-			{"Slots", int64(n.Slots), MaxSlots},
-			{"GPUMemory", int64(n.GPUMemory), 1 << 58},
+			{"CPU", int64(n.CPU), None, 1 << 50},
+			{"Memory", int64(n.Memory), None, 1 << 58},
+			{"RDMA", int64(n.RDMA), None, 1 << 24},
+			{"Slots", int64(n.Slots), None, MaxSlots},
+			{"GPUMemory", int64(n.GPUMemory), 0, 1 << 58},
 		} {
-			if a.value < None || a.value > a.max {
-				errs = append(errs, fault(lockstep.ErrInvalid, call, field+"."+a.name, fmt.Sprint(a.value), "want None, or 0 to "+fmt.Sprint(a.max)))
+			if a.value < a.min || a.value > a.max {
+				errs = append(errs, fault(lockstep.ErrInvalid, call, field+"."+a.name, fmt.Sprint(a.value), fmt.Sprint("want ", a.min, " to ", a.max)))
+			}
+		}
+		errs = append(errs, checkNames(call, field, n)...)
+	}
+	return byID, errors.Join(errs...)
+}
+
+// checkNames returns the faults of what a node is called and labelled with; the
+// rules are those of a gang, which asks for them.
+func checkNames(call, field string, n *Node) (errs []error) {
+	bad := func(part, value string) {
+		errs = append(errs, fault(lockstep.ErrInvalid, call, field+"."+part, strconv.Quote(value), "want what lockstep.Gang.Validate lets a gang ask for"))
+	}
+	if !plainOrEmpty(string(n.Class)) && n.Class.Validate() != nil {
+		bad("Class", string(n.Class))
+	}
+	if !plainLabels(n.Labels) {
+		for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
+			if v := n.Labels[k]; !labelOK(k, v) {
+				bad("Labels", k+"="+v)
 			}
 		}
 	}
-	return byID, errors.Join(errs...)
+	for i, t := range n.Taints {
+		if !labelOK(t.Key, t.Value) {
+			bad(at("Taints", i), t.Key+"="+t.Value)
+		}
+	}
+	return errs
+}
+
+// labelOK reports whether a gang could name a label or a taint.
+func labelOK(key, value string) bool {
+	if plainName(key) && plainText(value) {
+		return true
+	}
+	g := lockstep.Gang{ID: "x", Labels: map[string]string{key: value}, Roles: []lockstep.Role{{Min: 1}}}
+	return g.Validate() == nil
 }
 
 func cloneNode(n Node) Node {
@@ -62,7 +96,7 @@ type Status struct {
 
 // Node returns how a node stands; ok is false where the tree has no such node.
 func (s *State) Node(id lockstep.NodeID) (status Status, ok bool) {
-	x, ok := s.tree.Slot(id)
+	x, ok := s.slotOf(id)
 	if !ok {
 		return Status{}, false
 	}
@@ -95,6 +129,14 @@ func (s *State) Drain(node lockstep.NodeID) ([]lockstep.JobID, error) {
 	return s.jobsAt(s.slots[x].head), nil
 }
 
+// slotOf returns the slot of a node; a zero State has none.
+func (s *State) slotOf(id lockstep.NodeID) (int32, bool) {
+	if s.tree == nil {
+		return -1, false
+	}
+	return s.tree.Slot(id)
+}
+
 // jobsAt returns the jobs of a list of seats, sorted, each once.
 func (s *State) jobsAt(head ref) []lockstep.JobID {
 	var out []lockstep.JobID
@@ -109,7 +151,7 @@ func (s *State) jobsAt(head ref) []lockstep.JobID {
 // without it, such as a slow one. Penalties of 2^k to 2^(k+1)-1 are alike; 0,
 // the least, is none. A negative penalty is refused with lockstep.ErrInvalid.
 func (s *State) SetPenalty(node lockstep.NodeID, penalty int32) error {
-	x, ok := s.tree.Slot(node)
+	x, ok := s.slotOf(node)
 	if !ok {
 		return unknownNode("set penalty", node)
 	}
@@ -136,7 +178,7 @@ func (s *State) penalize(x, penalty int32) {
 
 // mark sets or clears a flag of a node.
 func (s *State) mark(call string, node lockstep.NodeID, flag uint8, set bool) error {
-	x, ok := s.tree.Slot(node)
+	x, ok := s.slotOf(node)
 	if !ok {
 		return unknownNode(call, node)
 	}

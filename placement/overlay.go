@@ -13,8 +13,16 @@ import (
 func (s *State) cover(call string, r *lockstep.Request) error {
 	for i := range r.Busy {
 		b := &r.Busy[i]
-		if b.CPU < 0 || b.Memory < 0 || b.RDMA < 0 || b.Slots < 0 {
-			return fault(lockstep.ErrInvalid, call, at("Request.Busy", i), "", "amounts must not be negative")
+		if b.CPU >= 0 && b.Memory >= 0 && b.RDMA >= 0 && b.Slots >= 0 {
+			continue
+		}
+		for _, a := range [...]struct {
+			field string
+			value int64
+		}{{"CPU", int64(b.CPU)}, {"Memory", int64(b.Memory)}, {"RDMA", int64(b.RDMA)}, {"Slots", int64(b.Slots)}} {
+			if a.value < 0 {
+				return fault(lockstep.ErrInvalid, call, at("Request.Busy", i)+"."+a.field, strconv.FormatInt(a.value, 10), "must not be negative")
+			}
 		}
 	}
 	for _, id := range r.Exclude {
@@ -31,13 +39,16 @@ func (s *State) cover(call string, r *lockstep.Request) error {
 		}
 		c := s.save(x)
 		c.free &^= b.Devices
-		c.cpu -= min(int64(b.CPU), uncounted)
-		c.memory -= min(int64(b.Memory), uncounted)
-		c.rdma -= int32(min(b.RDMA, uncountedRDMA))
-		c.slots -= int32(min(b.Slots, MaxSlots))
+		c.cpu = less(c.cpu, int64(b.CPU), uncounted)
+		c.memory = less(c.memory, int64(b.Memory), uncounted)
+		c.rdma = less(c.rdma, int32(min(b.RDMA, uncountedRDMA)), uncountedRDMA)
+		c.slots = less(c.slots, int32(min(b.Slots, MaxSlots)), MaxSlots)
 	}
 	return nil
 }
+
+// less takes n from left, which many entries of one node must not turn over.
+func less[T int32 | int64](left, n, most T) T { return max(left-min(n, most), -most) }
 
 // save remembers a slot for restore and returns it to be changed.
 func (s *State) save(x int32) *slot {

@@ -65,7 +65,7 @@ func TestInputOrderDoesNotMatter(t *testing.T) {
 // TestMoreRoomNeverHurts holds that a single role which fits goes on fitting
 // when room is added: a job leaves, a node opens, heals or loses its penalty.
 func TestMoreRoomNeverHurts(t *testing.T) {
-	sequences := 10_000
+	sequences := 5_000
 	if testing.Short() {
 		sequences = 1_000
 	}
@@ -310,7 +310,7 @@ func TestPenalisedNodesComeLast(t *testing.T) {
 // TestLikeRolesAreExact holds that splitting a role in two of the same demand
 // changes nothing about whether it fits.
 func TestLikeRolesAreExact(t *testing.T) {
-	sequences := 10_000
+	sequences := 5_000
 	if testing.Short() {
 		sequences = 1_000
 	}

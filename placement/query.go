@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -23,7 +22,10 @@ type query struct {
 // read checks a request and writes it as a query. Full validation of the gang
 // runs where a cheap look finds something odd, and where its constraints are new.
 func (s *State) read(call string, r *lockstep.Request, q *query) error {
-	if r == nil || r.Gang == nil {
+	switch {
+	case s.tree == nil:
+		return zeroState(call)
+	case r == nil || r.Gang == nil:
 		return fault(lockstep.ErrInvalid, call, "Request.Gang", "nil", "must not be nil")
 	}
 	g := r.Gang
@@ -49,6 +51,9 @@ func (s *State) read(call string, r *lockstep.Request, q *query) error {
 		}
 		q.start = max(q.start, q.stop)
 	}
+	if s.tree.Slots() == 0 { // only the cluster has a domain
+		q.stop, q.start = 0, 0
+	}
 	if err := s.checkAffinities(call, -1, &g.Constraints); err != nil {
 		return err
 	}
@@ -59,8 +64,13 @@ func (s *State) read(call string, r *lockstep.Request, q *query) error {
 func (s *State) readRoles(call string, r *lockstep.Request, q *query) error {
 	g := r.Gang
 	n := len(g.Roles)
-	if r.Min != nil && len(r.Min) != n || r.Max != nil && len(r.Max) != n {
-		return fault(lockstep.ErrInvalid, call, "Request.Min", strconv.Itoa(n)+" roles", "Min and Max want one entry a role")
+	for _, b := range [...]struct {
+		field string
+		list  []int
+	}{{"Request.Min", r.Min}, {"Request.Max", r.Max}} {
+		if b.list != nil && len(b.list) != n {
+			return fault(lockstep.ErrInvalid, call, b.field, strconv.Itoa(len(b.list))+" entries", "want one for each of "+strconv.Itoa(n)+" roles")
+		}
 	}
 	q.min, q.max, q.inner, q.order, q.want = q.min[:0], q.max[:0], q.inner[:0], q.order[:0], 0
 	q.least = 0
@@ -76,7 +86,11 @@ func (s *State) readRoles(call string, r *lockstep.Request, q *query) error {
 		}
 		size := max(1, o.Inner.Size)
 		if lo < 0 || lo > hi || hi > o.Limit() || lo%size != 0 || hi%size != 0 {
-			return fault(lockstep.ErrInvalid, call, at("Request.Max", i), strconv.Itoa(lo)+" to "+strconv.Itoa(hi),
+			field := "Request.Max"
+			if r.Min != nil && (lo < 0 || lo > hi || lo%size != 0) {
+				field = "Request.Min"
+			}
+			return fault(lockstep.ErrInvalid, call, at(field, i), strconv.Itoa(lo)+" to "+strconv.Itoa(hi),
 				"want 0 <= Min <= Max <= "+strconv.Itoa(o.Limit())+" in whole inner groups")
 		}
 		inner := s.depth - 1
@@ -141,91 +155,6 @@ func (s *State) checkAffinities(call string, role int, c *lockstep.Constraints) 
 		}
 	}
 	return nil
-}
-
-// plain reports whether a gang is surely valid at a glance, without allocating;
-// one that is not may be so all the same.
-func plain(g *lockstep.Gang) bool {
-	if !plainID(g.ID) || len(g.Roles) == 0 || len(g.Roles) > lockstep.MaxRoles ||
-		g.Strategy != lockstep.Pack && g.Strategy != lockstep.Spread || !plainWishes(&g.Constraints) {
-		return false
-	}
-	total := 0
-	for i := range g.Roles {
-		r := &g.Roles[i]
-		if len(g.Roles) > 1 && (r.Name == "" || repeated(g.Roles[:i], r.Name)) {
-			return false
-		}
-		if !plainCounts(r) || !plainDemand(&r.Demand) || !plainWishes(&r.Constraints) {
-			return false
-		}
-		total += r.Limit()
-	}
-	return total <= lockstep.MaxMembers
-}
-
-func plainCounts(r *lockstep.Role) bool {
-	limit, size := r.Limit(), r.Inner.Size
-	return r.Min >= 1 && limit >= r.Min && limit <= lockstep.MaxMembers &&
-		(size == 0 || size == 1 || size > 1 && r.Min%size == 0 && limit%size == 0)
-}
-
-func plainDemand(d *lockstep.Demand) bool {
-	for i, c := range d.Classes {
-		if c == "" || slices.Contains(d.Classes[:i], c) {
-			return false
-		}
-	}
-	if d.GPUs == 0 && (d.GPUMemory != 0 || d.Share != 0 || len(d.Classes) != 0) {
-		return false
-	}
-	return within(int64(d.GPUs), lockstep.MaxDevicesPerNode) && within(int64(d.Share), int64(lockstep.WholeGPU)) && d.GPUMemory >= 0 &&
-		within(int64(d.CPU), 1<<42) && within(int64(d.Memory), 1<<42) && within(int64(d.RDMA), 1<<10)
-}
-
-func within(v, most int64) bool { return 0 <= v && v <= most }
-
-func repeated(roles []lockstep.Role, name lockstep.RoleName) bool {
-	for i := range roles {
-		if roles[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func plainWishes(c *lockstep.Constraints) bool {
-	for i := range c.Selector {
-		r := &c.Selector[i]
-		valued := r.Operator == lockstep.In || r.Operator == lockstep.NotIn
-		bare := r.Operator == lockstep.Exists || r.Operator == lockstep.DoesNotExist
-		if r.Key == "" || !valued && !bare || valued != (len(r.Values) > 0) {
-			return false
-		}
-	}
-	for _, t := range c.Tolerations {
-		if t.Key == "" && t.Value != "" {
-			return false
-		}
-	}
-	for i := range c.Affinity {
-		if len(c.Affinity[i].Match) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func plainID(id lockstep.JobID) bool {
-	if id == "" || len(id) > lockstep.MaxIDLength {
-		return false
-	}
-	for i := range len(id) {
-		if c := id[i]; c <= ' ' || c >= 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 // need returns the members of a role without which the request is refused: its

@@ -29,6 +29,9 @@ type Displaced struct {
 // does. O(changed) where tree.Changes of the present tree knows them, else
 // O(slots + members).
 func (s *State) Rebase(tree *topology.Tree, nodes []Node) ([]Displaced, error) {
+	if s.tree == nil {
+		return nil, zeroState("rebase")
+	}
 	if err := checkTree("rebase", tree); err != nil {
 		return nil, err
 	}

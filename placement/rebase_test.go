@@ -17,6 +17,7 @@ func TestChurnKeepsEveryAllocation(t *testing.T) {
 	if testing.Short() {
 		steps = 5_000
 	}
+	littered(t)
 	rng := rand.New(rand.NewPCG(3, 3))
 	shape := topology.NVSwitch8()
 	var all, there, gone []topology.Node

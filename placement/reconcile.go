@@ -102,7 +102,7 @@ func (s *State) drift(want *seat, have *lockstep.Member, twice lockstep.DeviceSe
 		return d, want != nil
 	}
 	d.Have = *have
-	x, ok := s.tree.Slot(have.Node)
+	x, ok := s.slotOf(have.Node)
 	switch {
 	case !ok || have.Devices&^(s.slots[x].free|own) != 0 || have.Devices&twice != 0:
 		d.Kind = DriftConflict

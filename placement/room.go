@@ -1,6 +1,9 @@
 package placement
 
 import (
+	"math"
+	"strconv"
+
 	"github.com/lockstep-gpu/lockstep"
 )
 
@@ -64,7 +67,7 @@ func (s *State) Room(r *lockstep.Request, role int) (Room, error) {
 		return Room{}, err
 	}
 	if role < 0 || role >= len(q.max) {
-		return Room{}, fault(lockstep.ErrInvalid, "room", "role", "", "not a role of the gang")
+		return Room{}, fault(lockstep.ErrInvalid, "room", "role", strconv.Itoa(role), "not a role of the gang")
 	}
 	if err := s.cover("room", r); err != nil {
 		return Room{}, err
@@ -72,7 +75,7 @@ func (s *State) Room(r *lockstep.Request, role int) (Room, error) {
 	v := s.viewFor(q.gang, &q.gang.Roles[role], q.inner[role], s.worst())
 	out := Room{Free: int(v.free), Stranded: int(v.free)}
 	for l := range s.depth {
-		units, d := s.most(v, l, lockstep.MaxMembers)
+		units, d := s.most(v, l, math.MaxInt32-1)
 		o := LevelRoom{Level: s.tree.LevelAt(l).Name, Members: int(units * v.unit(l))}
 		if units > 0 {
 			o.Domain = s.tree.DomainName(l, d)

@@ -1,21 +1,23 @@
 package placement
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 	"github.com/lockstep-gpu/lockstep/topology"
 )
 
-// snapshotFormat is the first word of saved bytes, with their version.
-const snapshotFormat = "lockstep-placement-1"
+// What saved bytes begin with.
+const (
+	snapshotFormat  = "lockstep/placement"
+	snapshotVersion = 1
+)
 
 // image is what a snapshot holds.
 type image struct {
@@ -41,6 +43,12 @@ type jobImage struct {
 // each job holds. Equal states give equal bytes, which carry their version and
 // a checksum. Open marks are not saved. The error is the writer's.
 func (s *State) Snapshot(w io.Writer) error {
+	switch {
+	case s.tree == nil:
+		return zeroState("snapshot")
+	case w == nil:
+		return fault(lockstep.ErrInvalid, "snapshot", "w", "nil", "no writer")
+	}
 	img := image{Version: s.version, Nodes: []nodeImage{}, Jobs: []jobImage{}}
 	for x, id := range s.ids {
 		if id == "" {
@@ -64,17 +72,7 @@ func (s *State) Snapshot(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("placement: snapshot: %w", err)
 	}
-	if w == nil {
-		return fault(lockstep.ErrInvalid, "snapshot", "w", "nil", "no writer")
-	}
-	_, err = w.Write(sealed(body))
-	return err
-}
-
-// sealed puts the version, length and checksum before a body.
-func sealed(body []byte) []byte {
-	out := fmt.Appendf(nil, "%s %d %08x\n", snapshotFormat, len(body), crc32.ChecksumIEEE(body))
-	return append(append(out, body...), '\n')
+	return snapshot.Write(w, snapshotFormat, snapshotVersion, body)
 }
 
 // Restore returns the state that Snapshot saved, over the tree that it had: any
@@ -83,7 +81,7 @@ func sealed(body []byte) []byte {
 // one that the saved state never gave out.
 //
 // It returns lockstep.ErrInvalid for bytes that Snapshot did not write,
-// ErrConflict for a tree with other nodes, and the reader's errors.
+// ErrConflict for a tree with other nodes, and the reader's errors, wrapped.
 func Restore(r io.Reader, tree *topology.Tree, cfg Config) (*State, error) {
 	if err := checkTree("restore", tree); err != nil {
 		return nil, err
@@ -105,14 +103,17 @@ func Restore(r io.Reader, tree *topology.Tree, cfg Config) (*State, error) {
 		cfg.Nodes = append(cfg.Nodes, img.Nodes[i].Node)
 	}
 	s, err := New(tree, cfg)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.load(&img)
 	}
-	if err := s.load(&img); err != nil {
+	switch {
+	case err != nil && errors.Is(err, lockstep.ErrInvalid):
 		return nil, err
+	case err != nil: // such as a job that is there twice
+		return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", "", err.Error())
 	}
 	s.version = img.Version
-	s.issued = (img.Version>>32 + 1) << 32
+	s.issued = foreign(img.Version)
 	return s, nil
 }
 
@@ -121,29 +122,17 @@ func readImage(r io.Reader) (img image, err error) {
 	if r == nil {
 		return img, bad("no reader")
 	}
-	in := bufio.NewReader(r)
-	line, err := in.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return img, err
-	}
-	var format string
-	var size int
-	var sum uint32
-	if _, err := fmt.Sscanf(line, "%s %d %x\n", &format, &size, &sum); err != nil || format != snapshotFormat || size < 0 {
-		return img, bad("want " + snapshotFormat + " with length and checksum")
-	}
-	body, err := io.ReadAll(io.LimitReader(in, int64(size)+2))
+	body, err := snapshot.Read(r, "placement: restore", snapshotFormat, snapshotVersion)
 	if err != nil {
 		return img, err
-	}
-	body, ended := bytes.CutSuffix(body, []byte("\n"))
-	if !ended || len(body) != size || crc32.ChecksumIEEE(body) != sum {
-		return img, bad("length or checksum does not match")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&img); err != nil {
 		return img, bad(err.Error())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return img, bad("something follows")
 	}
 	if img.Version == 0 || img.Version > 1<<62 {
 		return img, bad("version out of range")

@@ -2,10 +2,13 @@ package placement
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 	"github.com/lockstep-gpu/lockstep/topology"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +21,7 @@ func bytesOf(t testing.TB, s *State) []byte {
 
 // TestRestoredStateDecidesTheSame saves random states, and asks both the same.
 func TestRestoredStateDecidesTheSame(t *testing.T) {
-	sequences := 3_000
+	sequences := 2_000
 	if testing.Short() {
 		sequences = 300
 	}
@@ -50,7 +53,7 @@ func TestRestoredStateDecidesTheSame(t *testing.T) {
 
 // TestRollbackRestoresTheBytes holds that a what-if leaves nothing behind.
 func TestRollbackRestoresTheBytes(t *testing.T) {
-	sequences := 3_000
+	sequences := 2_000
 	if testing.Short() {
 		sequences = 300
 	}
@@ -109,6 +112,38 @@ func TestRestoreRefusesOtherTrees(t *testing.T) {
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
 
+// TestRestoreRefusesWhatSnapshotNeverWrites damages and forges saved bytes.
+func TestRestoreRefusesWhatSnapshotNeverWrites(t *testing.T) {
+	s := stateOf(t, nodesOf(2), Config{Nodes: []Node{{ID: "n0", CPU: 4000}}})
+	s.mustPlace(t, gangOf("a", 2, 4))
+	s.mustPlace(t, gangOf("b", 1, 4))
+	require.NoError(t, s.SetPenalty("n1", 3))
+	restore := func(r io.Reader) error {
+		_, err := Restore(r, s.Tree(), Config{})
+		return err
+	}
+	saved := bytesOf(t, s)
+	snapshottest.RefusesDamage(t, saved, restore)
+	snapshottest.PassesFaultsOn(t, s.Snapshot, restore)
+	snapshottest.RefusesForgeries(t, snapshotFormat, snapshotVersion, saved, restore, [][2]string{
+		{`"version":`, `"version":-`},
+		{`{"version":4`, `{"version":0`},
+		{`"cpu":`, `"cpus":`},
+		{`"penalty":3`, `"penalty":-3`},
+		{`{"id":"n1"`, `{"id":"n0"`},
+		{`"id":"b"`, `"id":"a"`},
+		{`"id":"b"`, `"id":" "`},
+		{`"role":0`, `"role":1`},
+		{`"role":0`, `"role":-1`},
+		{`"node":"n1"`, `"node":"n0"`},
+		{`"node":"n1"`, `"node":""`},
+		{`"devices":"0-3"`, `"devices":"0-4"`},
+		{`"devices":"4-7"`, `"devices":"3-6"`},
+		{`"min":2`, `"min":1`},
+		{`}]}`, `}]}{}`},
+	})
+}
+
 func TestRestoreNeverReusesAVersion(t *testing.T) {
 	s := stateOf(t, nodesOf(4), Config{})
 	saved := bytesOf(t, s)
@@ -134,10 +169,12 @@ func FuzzRestore(f *testing.F) {
 	require.NoError(f, s.Apply(&p))
 	require.NoError(f, s.Cordon("n2"))
 	_, body, _ := bytes.Cut(bytesOf(f, s), []byte("\n"))
-	f.Add(bytes.TrimSuffix(body, []byte("\n")))
+	f.Add(body)
 	f.Add([]byte(`{"version":1,"nodes":[],"jobs":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s, err := Restore(bytes.NewReader(sealed(body)), tree, Config{})
+		var sealed bytes.Buffer
+		require.NoError(t, snapshot.Write(&sealed, snapshotFormat, snapshotVersion, body))
+		s, err := Restore(&sealed, tree, Config{})
 		if err != nil {
 			return
 		}

@@ -19,7 +19,7 @@ const (
 type Node struct {
 	ID        lockstep.NodeID      `json:"id"`                  // ID is the node's name in the tree.
 	Class     lockstep.DeviceClass `json:"class,omitempty"`     // Class is the kind of its devices; empty is a kind that no demand can name.
-	GPUMemory lockstep.Bytes       `json:"gpuMemory,omitempty"` // GPUMemory is the memory of each device; 0 means unknown, which meets only demands for none.
+	GPUMemory lockstep.Bytes       `json:"gpuMemory,omitempty"` // GPUMemory is the memory of each device; 0 (not None) means unknown, which meets only demands for none.
 	CPU       lockstep.MilliCPU    `json:"cpu,omitempty"`       // CPU is its processor time; 0 means not counted, None means none.
 	Memory    lockstep.Bytes       `json:"memory,omitempty"`    // Memory is its host memory; 0 means not counted, None means none.
 	RDMA      int                  `json:"rdma,omitempty"`      // RDMA is how many network endpoints it has; 0 means not counted, None means none.
@@ -31,7 +31,7 @@ type Node struct {
 // Config configures a State. The zero value is valid.
 type Config struct {
 	Nodes   []Node // Nodes are in any order; a node of the tree without an entry gets Node{ID: id}. New copies them.
-	Views   int    // Views bounds how many kinds of demand stay indexed; 0 means 64. The kind asked for least recently makes room.
+	Views   int    // Views bounds how many kinds of demand stay indexed; 0 means 64. The kind asked for least recently makes room, so it is to be no less than the kinds in use; each class of penalty that nodes have makes one more of each.
 	Journal int    // Journal bounds the changes kept for Rollback; 0 means 65,536. Beyond it every open mark goes stale.
 
 	wide int32 // above how many children a domain is searched by index; 0 means 128; tests lower it
@@ -50,8 +50,8 @@ type ref struct{ rec, idx int32 }
 // nowhere ends a list of seats.
 func nowhere() ref { return ref{rec: -1} }
 
-// slot is the state of one slot of the tree; vacant slots have nothing. It
-// fills one cache line.
+// slot is the state of one slot of the tree; vacant slots have nothing. It is less
+// than a cache line.
 type slot struct {
 	free    lockstep.DeviceSet // devices that no member has
 	all     lockstep.DeviceSet // devices there are
@@ -223,6 +223,11 @@ func (s *State) Version() lockstep.Version { return s.version }
 
 // Tree returns the tree the state is over.
 func (s *State) Tree() *topology.Tree { return s.tree }
+
+// zeroState is what calls answer that need a tree.
+func zeroState(call string) error {
+	return fault(lockstep.ErrInvalid, call, "State", "zero", "want one that New or Restore made")
+}
 
 // fault builds this package's errors.
 func fault(kind error, call, field, value, reason string) *lockstep.Error {

@@ -52,7 +52,7 @@ func (p *plainState) legal(t *testing.T, r *lockstep.Request, members []lockstep
 // TestPreferKeepsWhatMayStay holds the promise of Request.Prefer: as many
 // members as without, a legal plan, and no move at all where none is needed.
 func TestPreferKeepsWhatMayStay(t *testing.T) {
-	sequences := 20_000
+	sequences := 5_000
 	if testing.Short() {
 		sequences = 1_000
 	}

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"math/bits"
-
 	"github.com/lockstep-gpu/lockstep"
 )
 
@@ -14,6 +12,7 @@ type totals struct {
 	epoch   uint64
 	level   int
 	all     int32 // units on every node, wishes and health apart
+	at      int32 // the domain that has those
 	wished  int32 // on the nodes that the constraints allow
 	open    int32 // on those of them that are open and healthy
 }
@@ -30,7 +29,8 @@ func (s *State) verdict(q *query, level int, d int32, n int) lockstep.Verdict {
 }
 
 // refusal says what binds first. It names the first role, in packing order,
-// that does not fit by itself; where each would, the first one.
+// that does not fit by itself; where each would, the first one, or what all of
+// them together lack.
 func (s *State) refusal(q *query) lockstep.Verdict {
 	role, alone := s.binds(q)
 	v := s.work.views[role]
@@ -40,15 +40,24 @@ func (s *State) refusal(q *query) lockstep.Verdict {
 		Fit: int(fit * unit), Want: q.want,
 		Level: s.tree.LevelAt(q.stop).Name, Domain: s.tree.DomainName(q.stop, d),
 	}
+	members := int64(need) * int64(unit)
 	t := s.total(v, q.stop)
+	if t.all < need {
+		out.Reason = lockstep.ReasonCapacity
+		s.bindingEmpty(&out, v, q.stop, t.at, d, members)
+		return out
+	}
+	if len(q.max) > 1 && q.least > 0 {
+		if p, ok := s.pooled(q, v, d, alone); ok {
+			p.write(&out)
+			out.Domain = s.tree.DomainName(q.stop, p.d)
+			out.Fit = int(min(need, s.unitsOf(v, q.stop, p.d)) * unit)
+			return out
+		}
+	}
 	switch {
 	case alone:
-		out.Reason = lockstep.ReasonBusy
-		if v.free >= int64(q.gang.GPUs(nil)/lockstep.WholeGPU) {
-			out.Reason = lockstep.ReasonFragmented
-		}
-	case t.all < need:
-		out.Reason = lockstep.ReasonCapacity
+		out.Reason = lockstep.ReasonFragmented
 	case t.wished < need:
 		out.Reason = lockstep.ReasonConstraint
 	case t.open < need:
@@ -58,14 +67,23 @@ func (s *State) refusal(q *query) lockstep.Verdict {
 	default:
 		out.Reason = lockstep.ReasonBusy
 	}
-	s.binding(&out, v, q.stop, d, int64(need)*int64(unit))
+	s.binding(&out, v, q.stop, d, members)
 	return out
 }
 
 // binds returns the first role, in packing order, that does not fit by itself;
-// where each would, alone is true and it is the first that is needed.
+// where each would, alone is true and it is the first that is needed. Where one
+// group of any role would do, it is the first that an empty cluster could hold.
 func (s *State) binds(q *query) (role int32, alone bool) {
 	role = -1
+	if q.least == 0 && len(q.order) > 1 {
+		for _, i := range q.order {
+			v, n := s.work.views[i], q.need(i)
+			if n > 0 && s.total(v, q.stop).all >= n/v.unit(q.stop) && !s.holdsOne(v, q.stop, n/v.unit(q.stop)) {
+				return i, false
+			}
+		}
+	}
 	for _, i := range q.order {
 		n := q.need(i)
 		if n == 0 {
@@ -110,40 +128,77 @@ func (s *State) most(v *view, level int, need int32) (units, d int32) {
 	return lo, d
 }
 
-// binding names the resource that ran out in a domain: the first of devices,
-// CPU, memory, endpoints and slots of which less is left than members need, else
-// the first that they need at all.
+// binding names the resource that ran out in a domain.
 func (s *State) binding(out *lockstep.Verdict, v *view, level int, d int32, members int64) {
 	if asked := members * int64(v.kind.gpus); level == 0 && v.free < asked { // without a look at every node
-		out.Resource, out.Requested, out.Available = lockstep.ResourceGPU, asked*int64(lockstep.WholeGPU), v.free*int64(lockstep.WholeGPU)
+		(&shortage{resource: 0, asked: asked, left: v.free}).write(out)
 		return
 	}
 	first, end := s.tree.Range(level, d)
-	var left [5]int64
+	var sum supply
 	for x := first; x < end; x++ {
-		if !v.allows(s, x) {
-			continue
-		}
-		c := &s.slots[x]
-		for i, amount := range [...]int64{int64(bits.OnesCount64(uint64(c.free))), c.cpu, c.memory, int64(c.rdma), int64(c.slots)} {
-			left[i] = min(left[i]+max(0, amount), uncounted)
+		if v.allows(s, x) {
+			sum.add(amountsOf(&s.slots[x]), &v.kind, x)
 		}
 	}
-	k := &v.kind
-	need := [...]int64{int64(k.gpus), k.cpu, k.memory, int64(k.rdma), 1}
-	name := [...]lockstep.ResourceName{lockstep.ResourceGPU, lockstep.ResourceCPU, lockstep.ResourceMemory, lockstep.ResourceRDMA, lockstep.ResourceSlots}
-	pick, short := -1, false
-	for i := range need {
-		lacks := left[i] < need[i]*members
-		if need[i] > 0 && (pick < 0 || lacks && !short) {
-			pick, short = i, lacks
+	p := sum.short(&v.kind, members)
+	p.write(out)
+}
+
+// bindingEmpty names the resource of which the best domain has too little even
+// without members, and what is free of it in domain d: at the level of nodes
+// where no node has what one member needs.
+func (s *State) bindingEmpty(out *lockstep.Verdict, v *view, level int, best, d int32, members int64) {
+	l := &v.lack
+	if !l.counted || l.epoch != s.epoch || l.level != level || l.members != members {
+		*l = s.lacking(v, level, best, members)
+	}
+	p := l.shortage
+	switch {
+	case l.node >= 0:
+		p.left = max(0, amountsOf(&s.slots[l.node])[p.resource])
+		out.Level, out.Domain = lockstep.LevelNode, string(s.ids[l.node])
+	case level == 0 && p.resource == 0: // without a look at every node
+		p.left = v.free
+	default:
+		p.left = 0
+		first, end := s.tree.Range(level, d)
+		for x := first; x < end; x++ {
+			if v.allows(s, x) {
+				p.left = addUp(p.left, amountsOf(&s.slots[x])[p.resource])
+			}
 		}
 	}
-	scale := int64(1)
-	if pick == 0 {
-		scale = int64(lockstep.WholeGPU)
+	p.write(out)
+}
+
+// lack is what an empty domain has too little of.
+type lack struct {
+	shortage
+	node    int32 // the one with most, where no node has enough for one member; else -1
+	counted bool
+	epoch   uint64
+	level   int
+	members int64
+}
+
+func (s *State) lacking(v *view, level int, d int32, members int64) lack {
+	var all supply
+	first, end := s.tree.Range(level, d)
+	for x := first; x < end; x++ {
+		if s.slots[x].flags&vacant == 0 {
+			empty := s.empty(x)
+			all.add(amountsOf(&empty), &v.kind, x)
+		}
 	}
-	out.Resource, out.Requested, out.Available = name[pick], need[pick]*members*scale, left[pick]*scale
+	out := lack{shortage: all.short(&v.kind, members), node: -1, counted: true, epoch: s.epoch, level: level, members: members}
+	for i, need := range v.kind.amounts() {
+		if all.nodes > 0 && all.most[i] < need {
+			out.shortage, out.node = shortage{resource: i, asked: need}, all.where[i]
+			break
+		}
+	}
+	return out
 }
 
 // total counts what the best domain of a level would have if it were empty.
@@ -156,7 +211,10 @@ func (s *State) total(v *view, level int) totals {
 	for d := range s.tree.Domains(level) {
 		first, end := s.tree.Range(level, int32(d))
 		all, wished, open := s.emptyUnits(v, level, first, end)
-		t.all, t.wished, t.open = max(t.all, all), max(t.wished, wished), max(t.open, open)
+		if all > t.all {
+			t.all, t.at = all, int32(d)
+		}
+		t.wished, t.open = max(t.wished, wished), max(t.open, open)
 	}
 	return *t
 }

@@ -45,7 +45,10 @@ type view struct {
 	flips  uint64                                // flipCount when built
 	cursor uint64                                // in State.changed
 	totals totals
+	memo   memo
+	lack   lack
 
+	id    uint64 // never given to another
 	hash  uint64
 	chain *view // of the same hash
 	used  uint64
@@ -61,11 +64,12 @@ type run struct {
 }
 
 // opening lists the lowest domains with an idle node of so many units, by their
-// sums. The kinds of node are few, so there are few openings.
+// sums. The kinds of node are few, so there are few openings at a time.
 type opening struct {
 	units  uint16
 	counts []int32 // by lowest domain: such nodes
 	listed []bool  // by lowest domain: whether set has it
+	size   int32   // nodes counted and domains listed; at 0 it may serve other units
 	set    ordset
 }
 
@@ -155,7 +159,7 @@ func (s *State) newView(k kind, hash uint64, g *lockstep.Gang, r *lockstep.Role)
 	if len(s.views.list) >= s.cfg.Views {
 		s.dropView()
 	}
-	v := &view{kind: k, class: s.classFor(g, r), hash: hash}
+	v := &view{kind: k, class: s.classFor(g, r), id: s.views.clock, hash: hash}
 	v.class.refs++
 	for i := range len(g.Constraints.Affinity) + len(r.Constraints.Affinity) {
 		a := affinity(g, r, i)
