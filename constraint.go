@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // Constraints say on which nodes members may sit. All of them must hold. The
@@ -111,13 +113,13 @@ func (c *Constraints) validate(f *faults, at string) {
 				f.bad(path+".Values", fmt.Sprintf("%q", r.Values), "want none")
 			}
 		default:
-			f.bad(path+".Operator", quote(string(r.Operator)), "want In, NotIn, Exists or DoesNotExist")
+			f.bad(path+".Operator", errtext.Quote(string(r.Operator)), "want In, NotIn, Exists or DoesNotExist")
 		}
 	}
 	for i, t := range c.Tolerations {
 		path := at + ".Tolerations[" + strconv.Itoa(i) + "]"
 		if t.Key == "" && t.Value != "" {
-			f.bad(path+".Key", quote(""), "a value needs a key")
+			f.bad(path+".Key", errtext.Quote(""), "a value needs a key")
 		}
 		f.nameOrEmpty(path+".Key", t.Key)
 		f.labelValue(path+".Value", t.Value)

@@ -44,7 +44,7 @@
 //   - queue, nominal quota, borrowing, lending, fair share: as in Kueue.
 //   - fragmentation: free room that the waiting demands cannot use.
 //
-// Amounts are integers ([MilliGPU], [MilliCPU], [Bytes]) whose sums saturate.
+// Amounts are integers ([MilliGPU], [GPUTime], [MilliCPU], [Bytes]) whose sums saturate.
 //
 // # Usage
 //
@@ -73,6 +73,6 @@
 //
 // # Cost and limits
 //
-// Making a [Verdict] and arithmetic on a [Vector] allocate nothing; [Plan.Env] is
+// Making a [Verdict] and arithmetic on amounts allocate nothing; [Plan.Env] is
 // O(members) for one rank. The environment speaks of NVIDIA devices only.
 package lockstep

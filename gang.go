@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // Bounds that Validate holds inputs to, so that every sum and product made of
@@ -202,7 +204,7 @@ func (g *Gang) Validate() error {
 	f.nameOrEmpty("Required", string(g.Required))
 	f.nameOrEmpty("Preferred", string(g.Preferred))
 	if g.Strategy != Pack && g.Strategy != Spread {
-		f.bad("Strategy", quote(string(g.Strategy)), `want "" or "spread"`)
+		f.bad("Strategy", errtext.Quote(string(g.Strategy)), `want "" or "spread"`)
 	}
 	f.duration("Walltime", g.Walltime)
 	f.duration("Hold", g.Hold)
@@ -227,7 +229,7 @@ func (g *Gang) validateRoles(f *faults) {
 		r, at := &g.Roles[i], "Roles["+strconv.Itoa(i)+"]"
 		switch {
 		case r.Name == "" && len(g.Roles) > 1:
-			f.bad(at+".Name", quote(""), "must be named, since the gang has several roles")
+			f.bad(at+".Name", errtext.Quote(""), "must be named, since the gang has several roles")
 		case seen[r.Name]:
 			f.duplicate(at+".Name", string(r.Name))
 		}

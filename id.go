@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // JobID names a job. A job asks for one gang at a time, so it also names the gang.
@@ -71,7 +73,7 @@ func (c DeviceClass) Validate() error { return validateID("DeviceClass", string(
 
 func validateID(kind, id string) error {
 	if reason := nameFault(id); reason != "" {
-		return invalid("id", kind, quote(id), reason)
+		return invalid("id", kind, errtext.Quote(id), reason)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // DeviceSet is a set of a node's devices, by index 0 to 63; bit i is device i.
@@ -63,7 +65,7 @@ func (s *DeviceSet) UnmarshalText(text []byte) error {
 			lo, err1 := strconv.ParseUint(first, 10, 8)
 			hi, err2 := strconv.ParseUint(last, 10, 8)
 			if err1 != nil || err2 != nil || lo > hi || hi >= MaxDevicesPerNode {
-				return invalid("parse", "DeviceSet", quote(string(text)), "want a list such as 0-3,6 of devices 0 to 63")
+				return invalid("parse", "DeviceSet", errtext.Quote(string(text)), "want a list such as 0-3,6 of devices 0 to 63")
 			}
 			for i := lo; i <= hi; i++ {
 				out |= 1 << i

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // ResourceName names something that is counted: "cpu", "memory", "gpu/h100".
@@ -94,7 +96,7 @@ func (r Resources) MarshalJSON() ([]byte, error) {
 func (r *Resources) UnmarshalJSON(data []byte) error {
 	var raw map[ResourceName]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return invalid("parse", "Resources", quote(string(data)), "want an object of amounts by name")
+		return invalid("parse", "Resources", errtext.Quote(string(data)), "want an object of amounts by name")
 	}
 	if raw == nil {
 		*r = nil
@@ -103,17 +105,17 @@ func (r *Resources) UnmarshalJSON(data []byte) error {
 	out := make(Resources, len(raw))
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if reason := nameFault(string(name)); reason != "" {
-			return invalid("parse", "Resources", quote(string(name)), "name "+reason)
+			return invalid("parse", "Resources", errtext.Quote(string(name)), "name "+reason)
 		}
 		text := string(raw[name])
 		if text[0] == '"' {
 			if err := json.Unmarshal(raw[name], &text); err != nil {
-				return invalid("parse", "Resources."+string(name), quote(text), "want a text or a number")
+				return invalid("parse", "Resources."+string(name), errtext.Quote(text), "want a text or a number")
 			}
 		}
 		v, reason := parseAmount(name, text)
 		if reason != "" {
-			return invalid("parse", "Resources."+string(name), quote(text), reason)
+			return invalid("parse", "Resources."+string(name), errtext.Quote(text), reason)
 		}
 		out[name] = v
 	}
@@ -147,10 +149,10 @@ func NewSchema(names ...ResourceName) (*Schema, error) {
 	s := &Schema{names: slices.Clone(names), index: make(map[ResourceName]int, len(names))}
 	for i, name := range names {
 		if reason := nameFault(string(name)); reason != "" {
-			return nil, invalid("schema", "names["+strconv.Itoa(i)+"]", quote(string(name)), reason)
+			return nil, invalid("schema", "names["+strconv.Itoa(i)+"]", errtext.Quote(string(name)), reason)
 		}
 		if _, ok := s.index[name]; ok {
-			return nil, &Error{Kind: ErrDuplicate, Op: "lockstep: schema", Field: "names[" + strconv.Itoa(i) + "]", Value: quote(string(name)), Reason: "named twice"}
+			return nil, &Error{Kind: ErrDuplicate, Op: "lockstep: schema", Field: "names[" + strconv.Itoa(i) + "]", Value: errtext.Quote(string(name)), Reason: "named twice"}
 		}
 		s.index[name] = i
 	}

@@ -6,7 +6,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // MilliGPU is an amount of devices in thousandths: 1000 is one whole device.
@@ -67,7 +68,7 @@ func (a *MilliGPU) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, da
 func ParseMilliGPU(s string) (MilliGPU, error) {
 	v, reason := parseMilli(s)
 	if reason != "" {
-		return 0, invalid("parse", "MilliGPU", quote(s), reason)
+		return 0, invalid("parse", "MilliGPU", errtext.Quote(s), reason)
 	}
 	return MilliGPU(v), nil
 }
@@ -98,7 +99,7 @@ func (a *MilliCPU) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, da
 func ParseMilliCPU(s string) (MilliCPU, error) {
 	v, reason := parseMilli(s)
 	if reason != "" {
-		return 0, invalid("parse", "MilliCPU", quote(s), reason)
+		return 0, invalid("parse", "MilliCPU", errtext.Quote(s), reason)
 	}
 	return MilliCPU(v), nil
 }
@@ -143,7 +144,7 @@ func (a *Bytes) UnmarshalJSON(data []byte) error { return unmarshalJSON(a, data,
 func ParseBytes(s string) (Bytes, error) {
 	v, reason := parseBytes(s)
 	if reason != "" {
-		return 0, invalid("parse", "Bytes", quote(s), reason)
+		return 0, invalid("parse", "Bytes", errtext.Quote(s), reason)
 	}
 	return Bytes(v), nil
 }
@@ -179,7 +180,7 @@ func (a *BytesPerSecond) UnmarshalJSON(data []byte) error {
 func ParseBandwidth(s string) (BytesPerSecond, error) {
 	v, reason := parseBytes(strings.TrimSuffix(s, "/s"))
 	if reason != "" {
-		return 0, invalid("parse", "BytesPerSecond", quote(s), reason)
+		return 0, invalid("parse", "BytesPerSecond", errtext.Quote(s), reason)
 	}
 	return BytesPerSecond(v), nil
 }
@@ -206,19 +207,6 @@ func unmarshalJSON[T any](dst *T, data []byte, parse func(string) (T, error)) er
 		}
 	}
 	return unmarshal(dst, []byte(s), parse)
-}
-
-// quote returns s as it stands in an error: quoted, and cut where it is long.
-func quote(s string) string {
-	const longest = 40
-	if len(s) <= longest {
-		return strconv.Quote(s)
-	}
-	n := longest
-	for n > longest-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n-- // back to the start of a rune, unless s is not UTF-8 at all
-	}
-	return strconv.Quote(s[:n]) + "..."
 }
 
 func formatMilli(v int64) string {

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // faults collects what a validator finds, in the order in which it looks.
@@ -26,13 +28,13 @@ func (f *faults) bad(field, value, reason string) {
 
 // duplicate notes a name that stands twice where each may stand once.
 func (f *faults) duplicate(field, name string) {
-	f.errs = append(f.errs, &Error{Kind: ErrDuplicate, Op: "lockstep: " + f.op, Field: field, Value: quote(name), Reason: "named twice"})
+	f.errs = append(f.errs, &Error{Kind: ErrDuplicate, Op: "lockstep: " + f.op, Field: field, Value: errtext.Quote(name), Reason: "named twice"})
 }
 
 // name checks a text that must be a name, as nameFault has it.
 func (f *faults) name(field, text string) {
 	if reason := nameFault(text); reason != "" {
-		f.bad(field, quote(text), reason)
+		f.bad(field, errtext.Quote(text), reason)
 	}
 }
 
@@ -47,7 +49,7 @@ func (f *faults) nameOrEmpty(field, text string) {
 func (f *faults) labels(field string, labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if reason := nameFault(key); reason != "" {
-			f.bad(field, quote(key), "a label's key "+reason)
+			f.bad(field, errtext.Quote(key), "a label's key "+reason)
 			continue
 		}
 		f.labelValue(field+"."+key, labels[key])
@@ -58,13 +60,13 @@ func (f *faults) labels(field string, labels map[string]string) {
 func (f *faults) labelValue(field, text string) {
 	switch {
 	case len(text) > MaxIDLength:
-		f.bad(field, quote(text), "must be at most "+strconv.Itoa(MaxIDLength)+" bytes")
+		f.bad(field, errtext.Quote(text), "must be at most "+strconv.Itoa(MaxIDLength)+" bytes")
 	case !utf8.ValidString(text):
-		f.bad(field, quote(text), "must be valid UTF-8")
+		f.bad(field, errtext.Quote(text), "must be valid UTF-8")
 	default:
 		for _, r := range text {
 			if !unicode.IsPrint(r) {
-				f.bad(field, quote(text), "must hold only printable characters")
+				f.bad(field, errtext.Quote(text), "must hold only printable characters")
 				return
 			}
 		}

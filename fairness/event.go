@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // EventKind says what an Event changes.
@@ -120,7 +121,7 @@ func (l *Ledger) Apply(e Event) error {
 	c := change{l: l, e: &e, call: string(e.Kind)}
 	switch {
 	case !e.Kind.known():
-		return fault(lockstep.ErrInvalid, "apply", "Kind", quote(e.Kind), "no such kind of event")
+		return fault(lockstep.ErrInvalid, "apply", "Kind", errtext.Quote(e.Kind), "no such kind of event")
 	case l.jobs == nil:
 		return c.fault(lockstep.ErrInvalid, "Ledger", "", "want one made by New or Restore")
 	case e.Seq != 0 && e.Seq <= l.seq:
@@ -131,12 +132,9 @@ func (l *Ledger) Apply(e Event) error {
 	if e.Kind == EventForget || e.Kind == EventForgetTenant {
 		c.now, e.Time = l.now, lockstep.FromNanos(l.now)
 	} else {
-		now, err := lockstep.Nanos(e.Time)
+		now, err := l.read(c.call, e.Time)
 		if err != nil {
 			return err
-		}
-		if l.started && now < l.now {
-			return l.past(c.call, now)
 		}
 		c.now, e.Time = now, lockstep.FromNanos(now)
 	}
@@ -221,7 +219,7 @@ func (c *change) checkWeight() error {
 func (c *change) joined() (*tenant, error) {
 	t := c.l.tenants[c.e.Tenant]
 	if t == nil || !t.joined {
-		return nil, c.fault(lockstep.ErrUnknown, "tenant", quote(c.e.Tenant), "has not joined")
+		return nil, c.fault(lockstep.ErrUnknown, "tenant", errtext.Quote(c.e.Tenant), "has not joined")
 	}
 	return t, nil
 }
@@ -230,10 +228,10 @@ func (c *change) joined() (*tenant, error) {
 func (c *change) live() (*job, error) {
 	j := c.l.jobs[c.e.Job]
 	if j == nil {
-		return nil, c.fault(lockstep.ErrUnknown, "job", quote(c.e.Job), "was not submitted")
+		return nil, c.fault(lockstep.ErrUnknown, "job", errtext.Quote(c.e.Job), "was not submitted")
 	}
 	if j.done {
-		return nil, c.fault(lockstep.ErrConflict, "job", quote(c.e.Job), "is finished")
+		return nil, c.fault(lockstep.ErrConflict, "job", errtext.Quote(c.e.Job), "is finished")
 	}
 	return j, nil
 }
@@ -245,9 +243,9 @@ func (c *change) phase(running bool) (*job, error) {
 	case err != nil:
 		return nil, err
 	case running && !j.running:
-		return nil, c.fault(lockstep.ErrConflict, "job", quote(j.id), "is waiting")
+		return nil, c.fault(lockstep.ErrConflict, "job", errtext.Quote(j.id), "is waiting")
 	case !running && j.running:
-		return nil, c.fault(lockstep.ErrConflict, "job", quote(j.id), "is running")
+		return nil, c.fault(lockstep.ErrConflict, "job", errtext.Quote(j.id), "is running")
 	}
 	return j, nil
 }
@@ -263,7 +261,7 @@ func (c *change) join() error {
 	}
 	t := c.l.tenants[c.e.Tenant]
 	if t != nil && t.joined {
-		return c.fault(lockstep.ErrDuplicate, "tenant", quote(c.e.Tenant), "has joined")
+		return c.fault(lockstep.ErrDuplicate, "tenant", errtext.Quote(c.e.Tenant), "has joined")
 	}
 	c.begin(nil)
 	if t == nil {
@@ -282,7 +280,7 @@ func (c *change) leave() error {
 		return err
 	}
 	if t.live != 0 {
-		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has "+strconv.Itoa(t.live)+" jobs that are not finished")
+		return c.fault(lockstep.ErrConflict, "tenant", errtext.Quote(t.id), "has "+strconv.Itoa(t.live)+" jobs that are not finished")
 	}
 	c.begin(t)
 	c.l.unplace(t)
@@ -330,7 +328,7 @@ func (c *change) submit() error {
 		return err
 	}
 	if c.l.jobs[c.e.Job] != nil {
-		return c.fault(lockstep.ErrDuplicate, "job", quote(c.e.Job), "was submitted")
+		return c.fault(lockstep.ErrDuplicate, "job", errtext.Quote(c.e.Job), "was submitted")
 	}
 	if err := c.checkDemand(0); err != nil {
 		return err
@@ -438,10 +436,10 @@ func (c *change) finish() error {
 func (c *change) forget() error {
 	j := c.l.jobs[c.e.Job]
 	if j == nil {
-		return c.fault(lockstep.ErrUnknown, "job", quote(c.e.Job), "was not submitted")
+		return c.fault(lockstep.ErrUnknown, "job", errtext.Quote(c.e.Job), "was not submitted")
 	}
 	if !j.done {
-		return c.fault(lockstep.ErrConflict, "job", quote(c.e.Job), "is not finished")
+		return c.fault(lockstep.ErrConflict, "job", errtext.Quote(c.e.Job), "is not finished")
 	}
 	j.tenant.kept--
 	delete(c.l.jobs, j.id)
@@ -452,11 +450,11 @@ func (c *change) forgetTenant() error {
 	t := c.l.tenants[c.e.Tenant]
 	switch {
 	case t == nil:
-		return c.fault(lockstep.ErrUnknown, "tenant", quote(c.e.Tenant), "has not joined")
+		return c.fault(lockstep.ErrUnknown, "tenant", errtext.Quote(c.e.Tenant), "has not joined")
 	case t.joined:
-		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has not left")
+		return c.fault(lockstep.ErrConflict, "tenant", errtext.Quote(t.id), "has not left")
 	case t.kept != 0:
-		return c.fault(lockstep.ErrConflict, "tenant", quote(t.id), "has "+strconv.Itoa(t.kept)+" jobs that are not forgotten")
+		return c.fault(lockstep.ErrConflict, "tenant", errtext.Quote(t.id), "has "+strconv.Itoa(t.kept)+" jobs that are not forgotten")
 	}
 	delete(c.l.tenants, t.id)
 	c.l.byID = nil

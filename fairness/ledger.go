@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/btree"
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
@@ -57,10 +58,10 @@ func (c Config) Validate() error {
 		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
 	}
 	if c.Basis != MaxMin && c.Basis != Fixed {
-		bad("Basis", quote(c.Basis), `want "" or "fixed"`)
+		bad("Basis", errtext.Quote(c.Basis), `want "" or "fixed"`)
 	}
 	if c.JobOrder != MostOwed && c.JobOrder != FIFO {
-		bad("JobOrder", quote(c.JobOrder), `want "" or "fifo"`)
+		bad("JobOrder", errtext.Quote(c.JobOrder), `want "" or "fifo"`)
 	}
 	if c.Capacity < 0 || c.Capacity > maxRate {
 		bad("Capacity", c.Capacity.String(), "want 0 to "+lockstep.MilliGPU(maxRate).String())

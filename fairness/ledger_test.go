@@ -208,8 +208,8 @@ func TestEdges(t *testing.T) {
 		require.NoError(t, l.SetCapacity(last, 1<<40))
 		s, err := l.Statement(last, "large")
 		require.NoError(t, err)
-		require.Equal(t, 0, s.Service.Cmp(GPUTime{rated(1<<60, math.MaxUint64)}))
-		require.Equal(t, -1, s.Entitlement.Cmp(GPUTime{rated(1<<40, math.MaxUint64)}))
+		require.Equal(t, 0, s.Service.Cmp(lockstep.GPUTime(rated(1<<60, math.MaxUint64))))
+		require.Equal(t, -1, s.Entitlement.Cmp(lockstep.GPUTime(rated(1<<40, math.MaxUint64))))
 		small, err := l.Statement(last, "small")
 		require.NoError(t, err)
 		require.Equal(t, lockstep.MilliGPU(1<<40*1/(MaxWeight+1)), small.Share)
@@ -259,24 +259,6 @@ func TestWorstLagIsKept(t *testing.T) {
 	var back Statement
 	require.NoError(t, json.Unmarshal(text, &back))
 	require.Equal(t, s, back)
-}
-
-func TestGPUTimeText(t *testing.T) {
-	hour := GPUTime{rated(lockstep.WholeGPU, uint64(time.Hour))}
-	require.Equal(t, "3600000000000000", hour.String())
-	require.InDelta(t, 3600, hour.GPUSeconds(), 0)
-	require.Equal(t, hour.Add(hour).Big().Int64(), int64(7200000000000000))
-	require.Equal(t, -1, (GPUTime{}).Sub(hour).Sign())
-	var back GPUTime
-	require.NoError(t, back.UnmarshalText([]byte("-5")))
-	require.Equal(t, -1, back.Sign())
-	require.ErrorIs(t, back.UnmarshalText([]byte("1h")), lockstep.ErrInvalid)
-	require.ErrorIs(t, back.UnmarshalText([]byte(strings.Repeat("9", 1<<20))), lockstep.ErrInvalid)
-	require.Equal(t, "-5", back.String(), "nothing changed")
-	const most, least = "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"
-	require.NoError(t, back.UnmarshalText([]byte(most)))
-	require.Equal(t, most, back.Add(hour).String())
-	require.Equal(t, least, (GPUTime{}).Sub(back).Sub(hour).String())
 }
 
 // TestTreeStaysShallow keeps the claim of O(log tenants): whatever the order of

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/btree"
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
@@ -86,9 +87,9 @@ func (l *Ledger) Due(job lockstep.JobID) error {
 	j := l.jobs[job]
 	switch {
 	case j == nil:
-		return fault(lockstep.ErrUnknown, "due", "job", quote(job), "was not submitted")
+		return fault(lockstep.ErrUnknown, "due", "job", errtext.Quote(job), "was not submitted")
 	case !j.running:
-		return fault(lockstep.ErrConflict, "due", "job", quote(job), "does not run")
+		return fault(lockstep.ErrConflict, "due", "job", errtext.Quote(job), "does not run")
 	case j.due:
 		return nil
 	}

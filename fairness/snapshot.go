@@ -2,21 +2,24 @@ package fairness
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// The saved form, all of fixed width and little endian but for IDs, which have
-// their length in front: magic, version, the ledger, its tenants by ID, its jobs
-// by ID, and a CRC-32 of all that. Accruals are as of the latest event, so that
-// the bytes do not depend on when the ledger was read, nor on the trees' shapes.
+// format and version of the saved form; others are refused. Its body is all of
+// fixed width and little endian but for IDs, which have their length in front:
+// the ledger, its tenants by ID and its jobs by ID. Accruals are as of the latest
+// event, so that the bytes do not depend on when the ledger was read, nor on the
+// trees' shapes.
 const (
-	magic   = "lockstep fairness\n"
+	format  = "lockstep/fairness"
 	version = 1
 )
 
@@ -27,16 +30,18 @@ const (
 	savedDone
 )
 
-// Snapshot writes the ledger to w: the same bytes for the same events. The
-// configuration is not in it, nor are passes and Due.
+// Snapshot writes the ledger to w, as one line with format, version and SHA-256,
+// then binary: the same bytes for the same events. The configuration is not in
+// it, nor are passes and Due.
 func (l *Ledger) Snapshot(w io.Writer) error {
-	_, err := w.Write(l.appendSnapshot(nil))
-	return err
+	if err := snapshot.Write(w, format, version, l.encode()); err != nil {
+		return fmt.Errorf("fairness: snapshot: %w", err)
+	}
+	return nil
 }
 
-func (l *Ledger) appendSnapshot(b []byte) []byte {
-	s := saver{b: append(b, magic...)}
-	s.u32(version)
+func (l *Ledger) encode() []byte {
+	var s saver
 	s.id(string(l.cfg.Basis))
 	s.u64(l.seq)
 	s.flag(l.started)
@@ -64,7 +69,6 @@ func (l *Ledger) appendSnapshot(b []byte) []byte {
 	for _, j := range jobs {
 		l.saveJob(&s, j)
 	}
-	s.u32(crc32.ChecksumIEEE(s.b[len(b):]))
 	return s.b
 }
 
@@ -110,33 +114,20 @@ func Restore(cfg Config, r io.Reader) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(r)
+	body, err := snapshot.Read(r, "fairness: restore", format, version)
 	if err != nil {
 		return nil, err
 	}
-	refuse := func(value, reason string) (*Ledger, error) {
-		return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", value, reason)
-	}
-	if len(data) < len(magic)+8 || string(data[:len(magic)]) != magic {
-		return refuse("", "not a snapshot of a ledger, or cut off")
-	}
-	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
-	if crc32.ChecksumIEEE(body) != sum {
-		return refuse("", "the checksum is wrong: altered or cut off")
-	}
-	d := loader{b: body[len(magic):]}
-	if d.u32() != version {
-		return refuse("", "written by another version")
-	}
+	d := loader{b: body}
 	if basis := Basis(d.id()); d.bad == "" && basis != cfg.Basis {
-		return nil, fault(lockstep.ErrConflict, "restore", "Basis", quote(cfg.Basis), "the snapshot has "+quote(basis))
+		return nil, fault(lockstep.ErrConflict, "restore", "Basis", errtext.Quote(cfg.Basis), "the snapshot has "+errtext.Quote(basis))
 	}
 	l.load(&d)
 	if d.bad == "" && len(d.b) != 0 {
 		d.bad = "bytes are left over"
 	}
 	if d.bad != "" {
-		return refuse("", d.bad)
+		return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", "", d.bad)
 	}
 	return l, nil
 }

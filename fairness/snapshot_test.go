@@ -2,16 +2,14 @@ package fairness
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
-	"hash/crc32"
+	"io"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 )
 
 func restore(t testing.TB, cfg Config, data []byte) *Ledger {
@@ -82,53 +80,37 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	l := sample(t)
 	data := saved(t, l)
 	same(t, data, saved(t, restore(t, l.cfg, data)))
-	refused := func(data []byte, what string, at int) {
-		t.Helper()
-		_, err := Restore(Config{}, bytes.NewReader(data))
-		require.ErrorIs(t, err, lockstep.ErrInvalid, "%s at %d", what, at)
+	restored := func(r io.Reader) error { _, err := Restore(l.cfg, r); return err }
+	snapshottest.RefusesDamage(t, data, restored)
+	snapshottest.PassesFaultsOn(t, l.Snapshot, restored)
+	body := snapshottest.Body(t, data)
+	for n := range body {
+		require.ErrorIs(t, restored(bytes.NewReader(snapshottest.Frame(t, format, version, body[:n]))), lockstep.ErrInvalid, "cut off at %d", n)
 	}
-	for n := range data {
-		refused(data[:n], "cut off", n)
-		for bit := range 8 {
-			bad := bytes.Clone(data)
-			bad[n] ^= 1 << bit
-			refused(bad, "flipped", n)
-		}
-	}
-	refused(append(bytes.Clone(data), 0), "one more", 0)
+	more := snapshottest.Frame(t, format, version, append(bytes.Clone(body), 0))
+	require.ErrorIs(t, restored(bytes.NewReader(more)), lockstep.ErrInvalid)
+	newer := snapshottest.Frame(t, format, version+1, body)
+	require.ErrorIs(t, restored(bytes.NewReader(newer)), lockstep.ErrInvalid)
 
 	_, err := Restore(Config{Basis: Fixed}, bytes.NewReader(data))
 	require.ErrorIs(t, err, lockstep.ErrConflict, "another basis")
 	_, err = Restore(Config{Basis: "none"}, bytes.NewReader(data))
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
-	broken := errors.New("broken")
-	_, err = Restore(Config{}, iotest.ErrReader(broken))
-	require.ErrorIs(t, err, broken)
-
-	newer := bytes.Clone(data[:len(data)-4])
-	newer[len(magic)]++
-	refused(sealed(newer), "a newer version", 0)
-}
-
-// sealed appends the checksum.
-func sealed(body []byte) []byte {
-	return binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.ChecksumIEEE(body))
 }
 
 // FuzzRestore feeds bodies with a right checksum, so that what is behind it is
 // reached: a ledger that is accepted is whole, and saves as it was given.
 func FuzzRestore(f *testing.F) {
-	data := saved(f, sample(f))
-	f.Add(data[:len(data)-4])
-	data = saved(f, start(f, Config{}))
-	f.Add(data[:len(data)-4])
+	f.Add(snapshottest.Body(f, saved(f, sample(f))))
+	f.Add(snapshottest.Body(f, saved(f, start(f, Config{}))))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		l, err := Restore(Config{}, bytes.NewReader(sealed(body)))
+		image := snapshottest.Frame(t, format, version, body)
+		l, err := Restore(Config{}, bytes.NewReader(image))
 		if err != nil {
 			require.Nil(t, l)
 			return
 		}
-		same(t, sealed(body), saved(t, l))
+		same(t, image, saved(t, l))
 		now := lockstep.FromNanos(l.now)
 		_, err = l.AppendStatements(nil, now)
 		require.NoError(t, err)

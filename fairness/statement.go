@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
@@ -22,15 +23,15 @@ type Statement struct {
 	Held    lockstep.MilliGPU `json:"held"`             // Held is what they hold.
 	Share   lockstep.MilliGPU `json:"share"`            // Share is what the tenant is entitled to hold now, rounded down.
 
-	Service     GPUTime `json:"service"`     // Service is what its jobs held, over time.
-	Entitlement GPUTime `json:"entitlement"` // Entitlement is what they should have, by the ledger's Basis.
-	Nominal     GPUTime `json:"nominal"`     // Nominal is the part of the capacity that its weight is among all that joined, asked for or not.
-	Worst       GPUTime `json:"worst"`       // Worst is the greatest Lag at its own events and now, at least 0.
+	Service     lockstep.GPUTime `json:"service"`     // Service is what its jobs held, over time.
+	Entitlement lockstep.GPUTime `json:"entitlement"` // Entitlement is what they should have, by the ledger's Basis.
+	Nominal     lockstep.GPUTime `json:"nominal"`     // Nominal is the part of the capacity that its weight is among all that joined, asked for or not.
+	Worst       lockstep.GPUTime `json:"worst"`       // Worst is the greatest Lag at its own events and now, at least 0.
 }
 
 // Lag returns what the tenant is owed: entitlement less service. It is negative
 // for one that got more.
-func (s *Statement) Lag() GPUTime { return s.Entitlement.Sub(s.Service) }
+func (s *Statement) Lag() lockstep.GPUTime { return s.Entitlement.Sub(s.Service) }
 
 // Index returns service over entitlement, for reports: 1 is fair, less is
 // owed. It is not ok where the tenant was never entitled to anything.
@@ -46,13 +47,13 @@ type JobStatement struct {
 	Demand    lockstep.MilliGPU `json:"demand"`            // Demand is what it asks for.
 	Held      lockstep.MilliGPU `json:"held"`              // Held is what it holds.
 
-	Service     GPUTime `json:"service"`     // Service is what it held, over time.
-	Entitlement GPUTime `json:"entitlement"` // Entitlement is an equal part of its tenant's, over its time.
-	Wanted      GPUTime `json:"wanted"`      // Wanted is what it asked for, over its time.
+	Service     lockstep.GPUTime `json:"service"`     // Service is what it held, over time.
+	Entitlement lockstep.GPUTime `json:"entitlement"` // Entitlement is an equal part of its tenant's, over its time.
+	Wanted      lockstep.GPUTime `json:"wanted"`      // Wanted is what it asked for, over its time.
 }
 
 // Lag returns what the job is owed within its tenant: entitlement less service.
-func (s *JobStatement) Lag() GPUTime { return s.Entitlement.Sub(s.Service) }
+func (s *JobStatement) Lag() lockstep.GPUTime { return s.Entitlement.Sub(s.Service) }
 
 // Index returns service over entitlement, or over what the job wanted if that
 // is less: ASTRAEA's ratio of a job. It is not ok where that is nothing.
@@ -72,38 +73,31 @@ type Totals struct {
 	Demand   lockstep.MilliGPU `json:"demand"`   // Demand is what all jobs ask for now.
 	Held     lockstep.MilliGPU `json:"held"`     // Held is what all jobs hold now.
 
-	Offered GPUTime `json:"offered"` // Offered is the capacity, over time.
-	Wanted  GPUTime `json:"wanted"`  // Wanted is the lesser of capacity and demand, over time: under MaxMin the sum of all entitlements.
-	Service GPUTime `json:"service"` // Service is what all jobs held, over time.
+	Offered lockstep.GPUTime `json:"offered"` // Offered is the capacity, over time.
+	Wanted  lockstep.GPUTime `json:"wanted"`  // Wanted is the lesser of capacity and demand, over time: under MaxMin the sum of all entitlements.
+	Service lockstep.GPUTime `json:"service"` // Service is what all jobs held, over time.
 }
 
-// instant returns now as nanoseconds, which must not be before the ledger's.
-func (l *Ledger) instant(call string, now time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(now)
-	if err != nil {
-		return 0, err
+// read returns now, which was given as field, as nanoseconds; it must not be
+// before the ledger's.
+func (l *Ledger) read(call string, now time.Time) (int64, error) {
+	ns, err := in.Nanos(call, "now", now)
+	if err == nil && l.started {
+		err = in.NotBefore(call, "now", now, ns, l.now)
 	}
-	if l.started && ns < l.now {
-		return 0, l.past(call, ns)
-	}
-	return ns, nil
-}
-
-// past returns the error of a time before the latest event.
-func (l *Ledger) past(call string, now int64) error {
-	return fault(lockstep.ErrPast, call, "now", lockstep.FromNanos(now).String(), "the ledger is at "+lockstep.FromNanos(l.now).String())
+	return ns, err
 }
 
 // Statement returns the account of tenant at now, as if nothing happened since
 // the latest event. It changes nothing.
 func (l *Ledger) Statement(now time.Time, tenant lockstep.TenantID) (Statement, error) {
-	ns, err := l.instant("statement", now)
+	ns, err := l.read("statement", now)
 	if err != nil {
 		return Statement{}, err
 	}
 	t := l.tenants[tenant]
 	if t == nil {
-		return Statement{}, fault(lockstep.ErrUnknown, "statement", "tenant", quote(tenant), "has not joined")
+		return Statement{}, fault(lockstep.ErrUnknown, "statement", "tenant", errtext.Quote(tenant), "has not joined")
 	}
 	v := l.at(ns)
 	return l.statement(t, &v), nil
@@ -112,7 +106,7 @@ func (l *Ledger) Statement(now time.Time, tenant lockstep.TenantID) (Statement, 
 // AppendStatements appends the accounts of all tenants that are not forgotten
 // to dst, by ID.
 func (l *Ledger) AppendStatements(dst []Statement, now time.Time) ([]Statement, error) {
-	ns, err := l.instant("statements", now)
+	ns, err := l.read("statements", now)
 	if err != nil {
 		return dst, err
 	}
@@ -139,10 +133,10 @@ func (l *Ledger) statement(t *tenant, v *view) Statement {
 	s := Statement{
 		Tenant: t.id, Time: lockstep.FromNanos(v.now), Joined: t.joined, Weight: t.weight,
 		Live: t.live, Demand: t.demand, Held: t.rate,
-		Service:     gpuTime(t.served(v)),
-		Entitlement: gpuTime(l.entitled(t, v).Near()),
-		Nominal:     gpuTime(l.nominally(t, v).Near()),
-		Worst:       gpuTime(t.worst),
+		Service:     lockstep.GPUTime(t.served(v)),
+		Entitlement: lockstep.GPUTime(l.entitled(t, v).Near()),
+		Nominal:     lockstep.GPUTime(l.nominally(t, v).Near()),
+		Worst:       lockstep.GPUTime(t.worst),
 	}
 	if t.queue != nil {
 		s.Waiting = t.queue.Len()
@@ -167,22 +161,22 @@ func (l *Ledger) nominally(t *tenant, v *view) int128.Fixed {
 // JobStatement returns the account of job at now, as if nothing happened since
 // the latest event. It changes nothing.
 func (l *Ledger) JobStatement(now time.Time, job lockstep.JobID) (JobStatement, error) {
-	ns, err := l.instant("job statement", now)
+	ns, err := l.read("job statement", now)
 	if err != nil {
 		return JobStatement{}, err
 	}
 	j := l.jobs[job]
 	if j == nil {
-		return JobStatement{}, fault(lockstep.ErrUnknown, "job statement", "job", quote(job), "was not submitted")
+		return JobStatement{}, fault(lockstep.ErrUnknown, "job statement", "job", errtext.Quote(job), "was not submitted")
 	}
 	v := l.at(ns)
 	s := JobStatement{
 		Job: j.id, Tenant: j.tenant.id, Submitted: lockstep.FromNanos(j.submitted),
 		Running: j.running, Done: j.done, Demand: j.demand, Held: j.grant,
-		Entitlement: gpuTime(l.share(j, &v)),
+		Entitlement: lockstep.GPUTime(l.share(j, &v)),
 	}
 	service, wanted := j.at(v.now)
-	s.Service, s.Wanted = gpuTime(service), gpuTime(wanted)
+	s.Service, s.Wanted = lockstep.GPUTime(service), lockstep.GPUTime(wanted)
 	return s, nil
 }
 
@@ -197,7 +191,7 @@ func (l *Ledger) share(j *job, v *view) int128.Int {
 
 // Totals returns the sums at now. It changes nothing.
 func (l *Ledger) Totals(now time.Time) (Totals, error) {
-	ns, err := l.instant("totals", now)
+	ns, err := l.read("totals", now)
 	if err != nil {
 		return Totals{}, err
 	}
@@ -205,9 +199,9 @@ func (l *Ledger) Totals(now time.Time) (Totals, error) {
 	return Totals{
 		Time: lockstep.FromNanos(v.now), Tenants: len(l.tenants), Jobs: len(l.jobs),
 		Capacity: l.capacity, Demand: l.demand, Held: l.rate,
-		Offered: gpuTime(l.offered.Add(rated(l.capacity, v.dt))),
-		Wanted:  gpuTime(l.owed.Add(rated(min(l.capacity, l.demand), v.dt))),
-		Service: gpuTime(l.served.Add(rated(l.rate, v.dt))),
+		Offered: lockstep.GPUTime(l.offered.Add(rated(l.capacity, v.dt))),
+		Wanted:  lockstep.GPUTime(l.owed.Add(rated(min(l.capacity, l.demand), v.dt))),
+		Service: lockstep.GPUTime(l.served.Add(rated(l.rate, v.dt))),
 	}, nil
 }
 
@@ -219,7 +213,7 @@ func (l *Ledger) Totals(now time.Time) (Totals, error) {
 // divide is less than one step for each weight and is carried to the next
 // division; an event that changes who shares, or how, can at most hand all of
 // that to another tenant. One more for reading in whole MilliGPU-nanoseconds.
-func (l *Ledger) ErrorBound() GPUTime {
+func (l *Ledger) ErrorBound() lockstep.GPUTime {
 	hi, _ := bits.Mul64(l.seq+1, max(l.maxPull, l.tiers[0].pull(), l.tiers[1].pull()))
-	return gpuTime(int128.Of(2).Add(int128.Mul(hi, 1)))
+	return lockstep.GPUTime(int128.Of(2).Add(int128.Mul(hi, 1)))
 }

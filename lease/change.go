@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
 // Grant gives job a lease of amount, at least 1, for term, and returns it with a
@@ -38,7 +39,7 @@ func (t *Table) Grant(now time.Time, job lockstep.JobID, amount lockstep.MilliGP
 	t.last++
 	e := &entry{
 		job: job, token: t.last, state: Held, amount: amount, term: int64(term),
-		granted: ns, since: ns, renewed: ns, boundary: addTime(ns, int64(term)),
+		granted: ns, since: ns, renewed: ns, boundary: instant.Add(ns, term),
 	}
 	t.jobs[job] = e
 	t.index(e)
@@ -208,25 +209,13 @@ func (t *Table) spent(op string) error {
 	return nil
 }
 
-// nanos returns a time that was given as field in nanoseconds.
-func nanos(op, field string, at time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(at)
-	if err != nil {
-		return 0, fault(lockstep.ErrInvalid, op, field, at.String(), "must lie between 1677-09-21 and 2262-04-11")
-	}
-	return ns, nil
-}
-
 // at returns now in nanoseconds, refusing times before one already seen.
 func (t *Table) at(op string, now time.Time) (int64, error) {
-	ns, err := nanos(op, "now", now)
+	ns, err := in.Nanos(op, "now", now)
 	if err != nil {
 		return 0, err
 	}
-	if ns < t.now {
-		return 0, fault(lockstep.ErrPast, op, "now", now.String(), "is before "+lockstep.FromNanos(t.now).String())
-	}
-	return ns, nil
+	return ns, in.NotBefore(op, "now", now, ns, t.now)
 }
 
 // decide is the common part of what the scheduler records about a lease.
@@ -248,7 +237,7 @@ func (t *Table) giveBack(op string, now time.Time, job lockstep.JobID, deadline 
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	end, err = nanos(op, "deadline", deadline)
+	end, err = in.Nanos(op, "deadline", deadline)
 	if err != nil {
 		return 0, nil, 0, err
 	}
@@ -292,11 +281,11 @@ func (e *entry) charge(ns int64, reason lockstep.Reason) Charge {
 // next moves the boundary by one term, or by as many as it takes to lie behind ns.
 func (e *entry) next(ns int64) {
 	e.extended++
-	e.boundary = addTime(e.boundary, e.term)
+	e.boundary = instant.Add(e.boundary, time.Duration(e.term))
 	if ns >= e.boundary {
 		// The difference of two int64 fits uint64, and the product is at most the difference.
 		late := (uint64(ns) - uint64(e.boundary)) / uint64(e.term)
-		e.boundary = addTime(e.boundary+int64(late*uint64(e.term)), e.term)
+		e.boundary = instant.Add(e.boundary+int64(late*uint64(e.term)), time.Duration(e.term))
 	}
 }
 

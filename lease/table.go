@@ -10,6 +10,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
 // Token fences off holders of the past: a later grant has a higher one. Zero is none.
@@ -142,8 +143,10 @@ type entry struct {
 	endAt    int64
 }
 
+const in instant.In = "lease" // whose times are read
+
 const (
-	never  = math.MaxInt64
+	never  = instant.Never
 	degree = 32 // of the btrees; measured flat between 16 and 64
 )
 
@@ -226,7 +229,7 @@ func (t *Table) NextWake(now time.Time) (time.Time, bool) {
 		at = e.dueAt
 	}
 	if e, ok := t.ends.Min(); ok {
-		at = min(at, addTime(e.endAt, 1))
+		at = min(at, instant.Add(e.endAt, 1))
 	}
 	if at == never {
 		return time.Time{}, false
@@ -241,7 +244,7 @@ func (t *Table) NextWake(now time.Time) (time.Time, bool) {
 func (t *Table) index(e *entry) {
 	e.dueAt, e.endAt = never, never
 	if t.cfg.Silence > 0 {
-		e.endAt = addTime(e.renewed, int64(t.cfg.Silence))
+		e.endAt = instant.Add(e.renewed, t.cfg.Silence)
 	}
 	if e.state == Held {
 		e.dueAt = e.boundary - min(int64(t.cfg.Ahead), e.term) // no lease is due before its term began
@@ -276,14 +279,6 @@ func (e *entry) lease() Lease {
 	return l
 }
 
-// addTime returns a+d for d >= 0, held at never.
-func addTime(a, d int64) int64 {
-	if a > never-d {
-		return never
-	}
-	return a + d
-}
-
 // clampNanos returns t in nanoseconds, held at the ends of what int64 can say.
 func clampNanos(t time.Time) int64 {
 	ns, err := lockstep.Nanos(t)
@@ -297,5 +292,5 @@ func clampNanos(t time.Time) int64 {
 }
 
 func fault(kind error, op, field, value, reason string) *lockstep.Error {
-	return &lockstep.Error{Kind: kind, Op: "lease: " + op, Field: field, Value: value, Reason: reason}
+	return &lockstep.Error{Kind: kind, Op: string(in) + ": " + op, Field: field, Value: value, Reason: reason}
 }

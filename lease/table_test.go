@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -259,9 +259,7 @@ func TestDueGoesByWhenItIsDue(t *testing.T) {
 
 func save(t testing.TB, table *Table) string {
 	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, table.Snapshot(&b))
-	return b.String()
+	return string(snapshottest.Save(t, table.Snapshot))
 }
 
 func TestExtremeTimes(t *testing.T) {
@@ -462,17 +460,7 @@ func TestSnapshotRefusesDamage(t *testing.T) {
 	grant(t, table, t0, "a", 1000, 0)
 	_, err := table.Yield(t0, "a", at(time.Minute), "x")
 	require.NoError(t, err)
-	image := []byte(save(t, table))
-	for i := range image {
-		_, err := Restore(bytes.NewReader(image[:i]))
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-		damaged := bytes.Clone(image)
-		damaged[i] ^= 1 << (i % 8)
-		_, err = Restore(bytes.NewReader(damaged))
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-	}
-	_, err = Restore(bytes.NewReader(append(image, '\n')))
-	require.ErrorIs(t, err, lockstep.ErrInvalid)
+	snapshottest.RefusesDamage(t, []byte(save(t, table)), restored)
 }
 
 func TestMemoryStaysFlat(t *testing.T) {
@@ -505,11 +493,10 @@ func FuzzRestore(f *testing.F) {
 	grant(f, table, t0, "b", 4000, 0)
 	_, _ = table.Yield(t0, "a", at(time.Minute), "x")
 	_, _ = table.Shrink(t0, "b", 2000, at(time.Minute), "x")
-	_, body, _ := strings.Cut(save(f, table), "\n")
-	f.Add([]byte(body))
+	f.Add(snapshottest.Body(f, []byte(save(f, table))))
 	f.Add([]byte(`{"config":{},"now":0,"last":0,"leases":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := framed(body) // so that the fuzzer gets past the checksum
+		image := string(snapshottest.Frame(t, format, version, body)) // so that the fuzzer gets past the checksum
 		table, err := Restore(strings.NewReader(image))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)

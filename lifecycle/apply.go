@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
 // Apply lets time pass up to e's, makes the move that e asks for, and appends
@@ -47,16 +47,16 @@ func (m *Machine) times(e *Event) (ns, until int64, err error) {
 	if !e.Move.known() {
 		return 0, 0, fault(lockstep.ErrInvalid, "apply", "Move", strconv.Quote(op), "is no move")
 	}
-	ns, err = nanos(op, "Time", e.Time)
+	ns, err = in.SinceEpoch(op, "Time", e.Time)
 	if err != nil {
 		return 0, 0, err
 	}
-	if ns < m.now {
-		return 0, 0, fault(lockstep.ErrPast, op, "Time", e.Time.String(), "is before "+lockstep.FromNanos(m.now).String())
+	if err := in.NotBefore(op, "Time", e.Time, ns, m.now); err != nil {
+		return 0, 0, err
 	}
 	until = never
 	if !e.Until.IsZero() && (e.Move == MoveSubmit || e.Move == MoveReserve || e.Move == MoveDrain) {
-		until, err = nanos(op, "Until", e.Until)
+		until, err = in.SinceEpoch(op, "Until", e.Until)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -65,16 +65,6 @@ func (m *Machine) times(e *Event) (ns, until int64, err error) {
 		}
 	}
 	return ns, until, nil
-}
-
-// nanos returns a time that was given as field in nanoseconds since 1970. None
-// before that is taken, so that the difference of two fits a time.Duration.
-func nanos(op, field string, at time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(at)
-	if err != nil || ns < 0 {
-		return 0, fault(lockstep.ErrInvalid, op, field, at.String(), "must lie between 1970-01-01 and 2262-04-11")
-	}
-	return ns, nil
 }
 
 // check says whether e may happen at ns, and whether it is to be dropped,
@@ -422,25 +412,25 @@ func (m *Machine) enter(j *job, to State, e *Event, ns int64) {
 	j.State, j.Deadline = to, never
 	switch to {
 	case Queued:
-		j.Deadline = addTime(ns, m.cfg.MaxWait)
+		j.Deadline = instant.Add(ns, m.cfg.MaxWait)
 	case Admitted:
-		j.Deadline = addTime(ns, m.cfg.Admit)
+		j.Deadline = instant.Add(ns, m.cfg.Admit)
 	case Reserving:
-		j.Deadline = addTime(ns, m.cfg.Reserve)
+		j.Deadline = instant.Add(ns, m.cfg.Reserve)
 	case Starting:
-		j.Deadline = addTime(ns, m.cfg.Start)
+		j.Deadline = instant.Add(ns, m.cfg.Start)
 	case Draining:
-		j.Deadline = addTime(ns, m.cfg.Grace)
+		j.Deadline = instant.Add(ns, m.cfg.Grace)
 	case Lost:
-		j.Deadline = addTime(ns, m.cfg.Fence)
+		j.Deadline = instant.Add(ns, m.cfg.Fence)
 	case Cleaning:
-		j.Deadline = addTime(ns, m.cfg.Clean)
+		j.Deadline = instant.Add(ns, m.cfg.Clean)
 		s.Budget = j.Budget
 	case Backoff:
-		j.Deadline = addTime(ns, m.delay(j.Charges))
+		j.Deadline = instant.Add(ns, m.delay(j.Charges))
 	default:
 		if to.Terminal() && m.cfg.Retain > 0 {
-			j.Deadline = addTime(ns, m.cfg.Retain)
+			j.Deadline = instant.Add(ns, m.cfg.Retain)
 		}
 	}
 	m.out = append(m.out, s)

@@ -1,8 +1,6 @@
 package lifecycle
 
 import (
-	"math"
-	"math/bits"
 	"strconv"
 	"time"
 
@@ -49,69 +47,19 @@ func (p Part) String() string {
 // Ledger is where a job's time went. It is settled up to the last step of the
 // job, so its parts sum to the time from the submit to that step, exactly.
 type Ledger struct {
-	Time [Parts]time.Duration `json:"time"` // Time is the time in each part.
-	GPU  [Parts]GPUTime       `json:"gpu"`  // GPU is the same times the devices held.
+	Time [Parts]time.Duration    `json:"time"` // Time is the time in each part.
+	GPU  [Parts]lockstep.GPUTime `json:"gpu"`  // GPU is the same times the devices held.
 }
 
 // Total returns the sums of all parts.
-func (l *Ledger) Total() (time.Duration, GPUTime) {
+func (l *Ledger) Total() (time.Duration, lockstep.GPUTime) {
 	var d time.Duration
-	var g GPUTime
+	var g lockstep.GPUTime
 	for p := range Parts {
 		d += l.Time[p]
 		g = g.Add(l.GPU[p])
 	}
 	return d, g
-}
-
-// GPUTime is devices times time, exactly: Seconds + Nanos/10⁹, in
-// MilliGPU-seconds. The zero GPUTime is none.
-type GPUTime struct {
-	Seconds int64 `json:"seconds"` // Seconds are whole MilliGPU-seconds.
-	Nanos   int64 `json:"nanos"`   // Nanos are the rest, 0 to 10⁹-1 MilliGPU-nanoseconds.
-}
-
-const second = int64(time.Second)
-
-// most is what sums are held at. Invariant: no GPUTime is more, so that a part of
-// a sum that was held is never more than the sum.
-func most() GPUTime { return GPUTime{Seconds: math.MaxInt64, Nanos: second - 1} }
-
-// gpuTime returns amount held for d. Neither may be negative.
-func gpuTime(amount lockstep.MilliGPU, d time.Duration) GPUTime {
-	hi, lo := bits.Mul64(uint64(amount), uint64(d))
-	// The quotient may exceed int64 only for sums that no cluster reaches; it is held there.
-	if hi >= uint64(second) {
-		return most()
-	}
-	quo, rem := bits.Div64(hi, lo, uint64(second))
-	if quo > math.MaxInt64 {
-		return most()
-	}
-	return GPUTime{Seconds: int64(quo), Nanos: int64(rem)}
-}
-
-// Add returns g+h, held at the most that the fields can say.
-func (g GPUTime) Add(h GPUTime) GPUTime {
-	n := g.Nanos + h.Nanos
-	carry := int64(0)
-	if n >= second {
-		n, carry = n-second, 1
-	}
-	s := g.Seconds + h.Seconds + carry
-	if s < g.Seconds {
-		return most()
-	}
-	return GPUTime{Seconds: s, Nanos: n}
-}
-
-// Sub returns g-h; h must not be more than g.
-func (g GPUTime) Sub(h GPUTime) GPUTime {
-	n, s := g.Nanos-h.Nanos, g.Seconds-h.Seconds
-	if n < 0 {
-		n, s = n+second, s-1
-	}
-	return GPUTime{Seconds: s, Nanos: n}
 }
 
 // part returns where the time of j goes now.
@@ -142,7 +90,7 @@ func (j *job) settle(ns int64) {
 		return
 	}
 	p := j.part()
-	g := gpuTime(j.GPUs, time.Duration(d))
+	g := lockstep.GPUTimeOf(j.GPUs, time.Duration(d))
 	j.Ledger.Time[p] += time.Duration(d)
 	j.Ledger.GPU[p] = j.Ledger.GPU[p].Add(g)
 	if j.State == Running {
@@ -164,4 +112,4 @@ func (j *job) lose() {
 }
 
 // safe notes that all work until now is durable.
-func (j *job) safe() { j.Risk, j.RiskGPU = 0, GPUTime{} }
+func (j *job) safe() { j.Risk, j.RiskGPU = 0, lockstep.GPUTime{} }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
 // Config configures a Machine. The zero value is valid. Durations are at most
@@ -176,14 +177,16 @@ type job struct {
 	Used      []used            `json:"used,omitempty"`
 	Ran       int64             `json:"ran,omitempty"`  // Running time of this attempt
 	Risk      int64             `json:"risk,omitempty"` // productive time that is not saved
-	RiskGPU   GPUTime           `json:"riskGPU,omitzero"`
+	RiskGPU   lockstep.GPUTime  `json:"riskGPU,omitzero"`
 	Ledger    Ledger            `json:"ledger"`
 
 	timer int64 // key in the wake tree; never while it is not in it
 }
 
+const in instant.In = "lifecycle" // whose times are read
+
 const (
-	never  = math.MaxInt64
+	never  = instant.Never
 	degree = 32 // of the btree
 )
 
@@ -286,16 +289,8 @@ func (j *job) nextTimer() int64 {
 	return max(min(j.Deadline, j.Due), j.At) // Due may have passed meanwhile
 }
 
-// addTime returns a+d for d >= 0, held at never.
-func addTime(a int64, d time.Duration) int64 {
-	if a > never-int64(d) {
-		return never
-	}
-	return a + int64(d)
-}
-
 func fault(kind error, op, field, value, reason string) *lockstep.Error {
-	return &lockstep.Error{Kind: kind, Op: "lifecycle: " + op, Field: field, Value: value, Reason: reason}
+	return &lockstep.Error{Kind: kind, Op: string(in) + ": " + op, Field: field, Value: value, Reason: reason}
 }
 
 func itoa(a lockstep.Attempt) string { return strconv.FormatUint(uint64(a), 10) }

@@ -1,12 +1,10 @@
 package lifecycle
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -643,33 +642,12 @@ func TestLedgerParts(t *testing.T) {
 	j, _ := m.Job("a")
 	require.Equal(t, [Parts]time.Duration{3, 4, 8, 16 + 64, 32 + 128 + 256, 0, 512}, j.Ledger.Time)
 	for p := range Parts {
-		want := gpuTime(2000, j.Ledger.Time[p])
+		want := lockstep.GPUTimeOf(2000, j.Ledger.Time[p])
 		if p == PartWaiting {
-			want = gpuTime(2000, 2)
+			want = lockstep.GPUTimeOf(2000, 2)
 		}
 		require.Equal(t, want, j.Ledger.GPU[p], p.String())
 	}
-}
-
-func TestGPUTimeIsExact(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	sum, want := GPUTime{}, new(big.Int)
-	for range 1000 {
-		g, d := rng.Int64N(1<<36), rng.Int64N(int64(10*lockstep.MaxWalltime)/10)
-		sum = sum.Add(gpuTime(lockstep.MilliGPU(g), time.Duration(d)))
-		want.Add(want, new(big.Int).Mul(big.NewInt(g), big.NewInt(d)))
-	}
-	got := new(big.Int).Add(new(big.Int).Mul(big.NewInt(sum.Seconds), big.NewInt(second)), big.NewInt(sum.Nanos))
-	if want.Cmp(new(big.Int).Mul(big.NewInt(math.MaxInt64), big.NewInt(second))) < 0 {
-		require.Zero(t, want.Cmp(got))
-	}
-	one := GPUTime{Seconds: 5, Nanos: 3}
-	require.Equal(t, one, one.Add(GPUTime{2, 999_999_999}).Sub(GPUTime{2, 999_999_999}))
-	require.Equal(t, int64(math.MaxInt64), gpuTime(math.MaxInt64, math.MaxInt64).Seconds)
-	require.Equal(t, int64(math.MaxInt64), GPUTime{Seconds: math.MaxInt64}.Add(one).Seconds)
-	rest := GPUTime{Seconds: math.MaxInt64, Nanos: 4}
-	require.Equal(t, most(), one.Add(rest))
-	require.GreaterOrEqual(t, one.Add(rest).Sub(rest).Seconds, int64(0), "a part is never more than the sum")
 }
 
 func TestBadInputsChangeNothing(t *testing.T) {
@@ -730,9 +708,7 @@ func TestBadInputsChangeNothing(t *testing.T) {
 
 func save(t testing.TB, m *Machine) string {
 	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, m.Snapshot(&b))
-	return b.String()
+	return string(snapshottest.Save(t, m.Snapshot))
 }
 
 // randomEvent draws an event that is often, not always, legal.
@@ -874,15 +850,7 @@ func TestInvariants(t *testing.T) {
 func TestSnapshotRefusesDamage(t *testing.T) {
 	m := newMachine(t, Config{})
 	running(t, m, 0)
-	image := []byte(save(t, m))
-	for i := range image {
-		_, err := Restore(bytes.NewReader(image[:i]))
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-		damaged := bytes.Clone(image)
-		damaged[i] ^= 1 << (i % 8)
-		_, err = Restore(bytes.NewReader(damaged))
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-	}
+	snapshottest.RefusesDamage(t, []byte(save(t, m)), restored)
 }
 
 func TestMemoryStaysFlat(t *testing.T) {
@@ -906,11 +874,10 @@ func TestMemoryStaysFlat(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	m := newMachine(f, Config{Retain: time.Minute})
 	running(f, m, 0)
-	_, body, _ := strings.Cut(save(f, m), "\n")
-	f.Add([]byte(body))
+	f.Add(snapshottest.Body(f, []byte(save(f, m))))
 	f.Add([]byte(`{"config":{},"now":0,"dropped":0,"jobs":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := framed(body) // so that the fuzzer gets past the checksum
+		image := string(snapshottest.Frame(t, format, version, body)) // so that the fuzzer gets past the checksum
 		m, err := Restore(strings.NewReader(image))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)

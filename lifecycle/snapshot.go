@@ -1,9 +1,6 @@
 package lifecycle
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -31,40 +28,38 @@ type image struct {
 // Snapshot writes the whole machine: one line with format, version and SHA-256,
 // then JSON. Equal machines give equal bytes.
 func (m *Machine) Snapshot(w io.Writer) error {
-	body, err := m.encode()
-	if err == nil {
-		err = snapshot.Write(w, format, version, body)
-	}
-	if err != nil {
-		return fmt.Errorf("lifecycle: snapshot: %w", err)
-	}
-	return nil
+	return snapshot.WriteJSON(w, "lifecycle: snapshot", format, version, m.image())
 }
 
 // Restore reads what Snapshot wrote, configuration included. Bytes that are cut
 // short, changed, of another version or of no possible machine are ErrInvalid.
 func Restore(r io.Reader) (*Machine, error) {
-	body, err := snapshot.Read(r, "lifecycle: restore", format, version)
+	const op = "lifecycle: restore"
+	var img image
+	body, err := snapshot.ReadJSON(r, op, format, version, &img)
 	if err != nil {
 		return nil, err
 	}
-	return decode(body)
+	m, err := machine(&img)
+	if err != nil {
+		return nil, err
+	}
+	if err := snapshot.CheckJSON(op, body, m.image()); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
-func (m *Machine) encode() ([]byte, error) {
-	img := image{Config: m.cfg, Now: m.now, Dropped: m.dropped, Jobs: make([]*job, 0, len(m.jobs))}
+func (m *Machine) image() *image {
+	img := &image{Config: m.cfg, Now: m.now, Dropped: m.dropped, Jobs: make([]*job, 0, len(m.jobs))}
 	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
 		img.Jobs = append(img.Jobs, m.jobs[id])
 	}
-	return json.Marshal(img)
+	return img
 }
 
-func decode(body []byte) (*Machine, error) {
-	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
-	var img image
-	if err := json.Unmarshal(body, &img); err != nil {
-		return nil, broken("snapshot", err.Error())
-	}
+// machine returns the machine that img is of.
+func machine(img *image) (*Machine, error) {
 	m, err := New(img.Config)
 	if err != nil {
 		return nil, err
@@ -72,16 +67,11 @@ func decode(body []byte) (*Machine, error) {
 	m.now, m.dropped = img.Now, img.Dropped
 	for i, j := range img.Jobs {
 		if reason := m.checkSaved(j); reason != "" {
-			return nil, broken("jobs["+strconv.Itoa(i)+"]", reason)
+			return nil, fault(lockstep.ErrInvalid, "restore", "jobs["+strconv.Itoa(i)+"]", "", reason)
 		}
 		m.jobs[j.ID] = j
 		j.timer = never
 		m.set(j)
-	}
-	// One machine has one saved form: anything else was not written by Snapshot.
-	again, err := m.encode()
-	if err != nil || !bytes.Equal(again, body) {
-		return nil, broken("snapshot", "not in the form that Snapshot writes")
 	}
 	return m, nil
 }
@@ -127,16 +117,14 @@ func (j *job) checkDevices() string {
 // checkLedger says what is impossible about j's ledger.
 func (j *job) checkLedger() string {
 	total, _ := j.Ledger.Total()
-	risk := j.RiskGPU
-	have := j.Ledger.GPU[PartProductive]
 	switch {
 	case total != time.Duration(j.At-j.Submitted):
 		return "ledger does not sum to the wall time"
 	case slices.Min(j.Ledger.Time[:]) < 0, j.Risk < 0, j.Ledger.Time[PartProductive] < time.Duration(j.Risk), j.Ran < 0:
 		return "ledger is negative"
-	case slices.ContainsFunc(append(j.Ledger.GPU[:], risk), func(g GPUTime) bool { return g.Seconds < 0 || g.Nanos < 0 || g.Nanos >= second }):
+	case j.RiskGPU.Sign() < 0, slices.ContainsFunc(j.Ledger.GPU[:], func(g lockstep.GPUTime) bool { return g.Sign() < 0 }):
 		return "device time out of range"
-	case risk.Seconds > have.Seconds || risk.Seconds == have.Seconds && risk.Nanos > have.Nanos:
+	case j.RiskGPU.Cmp(j.Ledger.GPU[PartProductive]) > 0:
 		return "more device time is at risk than was productive"
 	}
 	return ""

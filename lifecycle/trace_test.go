@@ -62,7 +62,7 @@ func ledger(m *Machine, id lockstep.JobID) string {
 	j, _ := m.Job(id)
 	var lines []string
 	for p := range Parts {
-		lines = append(lines, fmt.Sprintf("%s %s, %d MilliGPU-s", p, j.Ledger.Time[p], j.Ledger.GPU[p].Seconds))
+		lines = append(lines, fmt.Sprintf("%s %s, %g GPU-s", p, j.Ledger.Time[p], j.Ledger.GPU[p].GPUSeconds()))
 	}
 	return strings.Join(lines, "\n")
 }

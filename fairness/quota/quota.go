@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // MaxWeight is the largest weight of a tenant.
@@ -101,7 +102,7 @@ func New(cfg Config) (*Quota, error) {
 			errs = append(errs, err)
 		}
 		if q.tenants[t.ID] != nil {
-			errs = append(errs, fault(lockstep.ErrDuplicate, "config", at+".ID", quote(t.ID), "named twice"))
+			errs = append(errs, fault(lockstep.ErrDuplicate, "config", at+".ID", errtext.Quote(t.ID), "named twice"))
 		}
 		q.tenants[t.ID] = &tenant{id: t.ID, weight: t.Weight}
 	}
@@ -154,7 +155,7 @@ func check(call, at string, t Tenant) error {
 	var errs []error
 	if t.ID != "" {
 		if err := t.ID.Validate(); err != nil {
-			errs = append(errs, fault(lockstep.ErrInvalid, call, at+".ID", quote(t.ID), reason(err)))
+			errs = append(errs, fault(lockstep.ErrInvalid, call, at+".ID", errtext.Quote(t.ID), reason(err)))
 		}
 	}
 	if t.Weight < 0 || t.Weight > MaxWeight {
@@ -181,10 +182,10 @@ func (q *Quota) SetTenant(t Tenant) error {
 func (q *Quota) Remove(id lockstep.TenantID) error {
 	t := q.tenants[id]
 	if t == nil {
-		return fault(lockstep.ErrUnknown, "remove", "tenant", quote(id), "no such tenant")
+		return fault(lockstep.ErrUnknown, "remove", "tenant", errtext.Quote(id), "no such tenant")
 	}
 	if t.jobs != 0 {
-		return fault(lockstep.ErrConflict, "remove", "tenant", quote(id), strconv.Itoa(t.jobs)+" jobs are charged to it")
+		return fault(lockstep.ErrConflict, "remove", "tenant", errtext.Quote(id), strconv.Itoa(t.jobs)+" jobs are charged to it")
 	}
 	delete(q.tenants, id)
 	q.divide()
@@ -362,14 +363,14 @@ func (q *Quota) Charge(g *lockstep.Gang, counts []int) error {
 	}
 	t := q.tenants[g.Tenant]
 	if t == nil {
-		return fault(lockstep.ErrUnknown, "charge", "tenant", quote(g.Tenant), "no such tenant")
+		return fault(lockstep.ErrUnknown, "charge", "tenant", errtext.Quote(g.Tenant), "no such tenant")
 	}
 	if _, ok := q.charges[g.ID]; ok {
-		return fault(lockstep.ErrDuplicate, "charge", "job", quote(g.ID), "is charged")
+		return fault(lockstep.ErrDuplicate, "charge", "job", errtext.Quote(g.ID), "is charged")
 	}
 	amount, _ := q.total(g, counts)
 	if !adds(q.used, amount) {
-		return fault(lockstep.ErrInvalid, "charge", "job", quote(g.ID), "the sum of all charges is absurd")
+		return fault(lockstep.ErrInvalid, "charge", "job", errtext.Quote(g.ID), "the sum of all charges is absurd")
 	}
 	q.charges[g.ID] = charge{t, amount}
 	t.used, q.used = t.used.Add(amount), q.used.Add(amount)
@@ -391,7 +392,7 @@ func adds(v, w lockstep.Vector) bool {
 func (q *Quota) Refund(job lockstep.JobID) error {
 	c, ok := q.charges[job]
 	if !ok {
-		return fault(lockstep.ErrUnknown, "refund", "job", quote(job), "is not charged")
+		return fault(lockstep.ErrUnknown, "refund", "job", errtext.Quote(job), "is not charged")
 	}
 	delete(q.charges, job)
 	c.tenant.used, q.used = c.tenant.used.Sub(c.amount), q.used.Sub(c.amount)
@@ -422,12 +423,4 @@ func reason(err error) string {
 		return e.Reason
 	}
 	return err.Error()
-}
-
-// quote returns s for an error text, at most 40 bytes of it.
-func quote[T ~string](s T) string {
-	if len(s) > 40 {
-		return strconv.Quote(string(s[:40]) + "...")
-	}
-	return strconv.Quote(string(s))
 }

@@ -20,6 +20,14 @@ func Mul(a, b uint64) Int {
 	return Int{hi, lo}
 }
 
+// Product returns a×b, which always fits.
+func Product(a, b int64) Int {
+	v := Mul(uint64(a), uint64(b))
+	// Two's complement of a negative number is 2^64 more than it: take the other factor off the high word.
+	v.hi -= uint64(a>>63&b) + uint64(b>>63&a)
+	return v
+}
+
 // FromWords returns the Int whose two's complement is hi followed by lo.
 func FromWords(hi, lo uint64) Int { return Int{hi, lo} }
 
@@ -113,10 +121,10 @@ func (a Int) String() string { return a.Big().String() }
 // longest is the length of the longest text that String writes.
 const longest = len("-170141183460469231731687303715884105728")
 
-// Parse reads what String writes; a plus sign and leading zeros may be there too,
-// within the length of that.
+// Parse reads what String writes; leading zeros may be there too, within the
+// length of that.
 func Parse(s string) (v Int, ok bool) {
-	if len(s) > longest { // so that a megabyte of digits costs nothing
+	if len(s) > longest || s != "" && s[0] == '+' { // the length so that a megabyte of digits costs nothing
 		return Int{}, false
 	}
 	b, ok := new(big.Int).SetString(s, 10)

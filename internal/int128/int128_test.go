@@ -85,6 +85,8 @@ func TestIntAgreesWithMathBig(t *testing.T) {
 		x, y := words(r)>>1, words(r)
 		require.Zero(t, new(big.Int).Mul(u64(x), u64(y)).Cmp(Mul(x, y).Big()))
 		require.Equal(t, Of(int64(x)).Neg(), Of(-int64(x)))
+		p, q := int64(words(r)), int64(y)
+		require.Zero(t, new(big.Int).Mul(big.NewInt(p), big.NewInt(q)).Cmp(Product(p, q).Big()), "%d × %d", p, q)
 
 		// Cross products, of numbers that are not negative.
 		a.hi, b.hi = a.hi>>1, b.hi>>1
@@ -133,7 +135,7 @@ func TestNearUndoesRoundingDown(t *testing.T) {
 }
 
 func TestParseRefusesWhatDoesNotFit(t *testing.T) {
-	for _, s := range []string{"", "x", "1.5", "1_0", "0x1", strings.Repeat("0", longest) + "1", two127.String(), "-" + new(big.Int).Add(two127, big.NewInt(1)).String()} {
+	for _, s := range []string{"", "x", "1.5", "1_0", "0x1", "+1", "-", " 1", strings.Repeat("0", longest) + "1", two127.String(), "-" + new(big.Int).Add(two127, big.NewInt(1)).String()} {
 		_, ok := Parse(s)
 		require.False(t, ok, s)
 	}

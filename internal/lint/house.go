@@ -92,7 +92,7 @@ func Lockstep() House {
 	}
 	return House{
 		Module:  "github.com/lockstep-gpu/lockstep",
-		Helpers: []string{"internal/ordered", "internal/int128", "internal/invariant", "internal/snapshot"},
+		Helpers: []string{"internal/ordered", "internal/int128", "internal/invariant", "internal/snapshot", "internal/instant", "internal/errtext"},
 		Rows: map[string]Row{
 			// Floor 0. clock.go ships the clock types, one of which locks.
 			".": {Waived: map[string][]string{
@@ -149,6 +149,8 @@ func Lockstep() House {
 			"internal/int128":    {},
 			"internal/invariant": {Imports: root},
 			"internal/snapshot":  {Imports: root},
+			"internal/instant":   {Imports: root},
+			"internal/errtext":   {},
 			"internal/nvml":      {Kind: Driver, Imports: root, ThirdParty: []string{"github.com/NVIDIA/go-nvml"}},
 			"internal/proctree":  {Kind: Driver, Imports: root},
 			"internal/golden":    {Kind: Support},

@@ -13,20 +13,27 @@
 // Invariants: equal arguments of Write give equal bytes; Read returns a body only if
 // every byte of the header and of the body is one that Write wrote, with nothing
 // missing and nothing behind. The checksum finds damage, not forgery: whoever
-// decodes the body still checks it.
+// decodes the body still checks it; CheckJSON does, for a body of JSON, as far as
+// it can be done by writing again what was read.
 //
 // # Usage
 //
 //	err := snapshot.Write(w, "lockstep/lease", 1, body)
 //	body, err := snapshot.Read(r, "lease: restore", "lockstep/lease", 1)
 //
+// or, for a body of JSON,
+//
+//	err := snapshot.WriteJSON(w, "lease: snapshot", "lockstep/lease", 1, table.image())
+//	body, err := snapshot.ReadJSON(r, "lease: restore", "lockstep/lease", 1, &img)
+//	err = snapshot.CheckJSON("lease: restore", body, restored.image())
+//
 // # Errors
 //
-// Read's are *lockstep.Error of kind ErrInvalid under the op that it was given, with
-// Field "snapshot" for a header that is none, a body that is cut short or changed, and
-// one of more than MaxBody bytes; with Field "r" or "w" for nil; with Field "format" for the snapshot of another
-// package, and "version" for another version. What the reader or the writer returned
-// is passed on, wrapped.
+// A reader's are *lockstep.Error of kind ErrInvalid under the op that it was given, with
+// Field "snapshot" for a header that is none, a body that is cut short, changed or not
+// in the form that is written, and one of more than MaxBody bytes; with Field "r" or
+// "w" for nil; with Field "format" for the snapshot of another package, and "version"
+// for another version. What the reader or the writer returned is passed on, wrapped.
 //
 // # Concurrency
 //

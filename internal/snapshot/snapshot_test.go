@@ -114,6 +114,47 @@ func TestFaultsOfCollaborators(t *testing.T) {
 	require.Panics(t, func() { _ = Write(io.Discard, strings.Repeat("x", 256), 1, nil) })
 }
 
+// saved is the saved form of a made-up core.
+type saved struct {
+	Now int64    `json:"now"`
+	IDs []string `json:"ids"`
+}
+
+func TestJSONHasOneForm(t *testing.T) {
+	var b bytes.Buffer
+	in := saved{7, []string{"a", "b"}}
+	require.NoError(t, WriteJSON(&b, "x: snapshot", "x", 1, &in))
+	require.Equal(t, image(t, "x", 1, `{"now":7,"ids":["a","b"]}`), b.String())
+
+	back := func(body string) (out saved, err error) {
+		raw, err := ReadJSON(strings.NewReader(image(t, "x", 1, body)), "x: restore", "x", 1, &out)
+		if err != nil {
+			return out, err
+		}
+		return out, CheckJSON("x: restore", raw, &out)
+	}
+	out, err := back(`{"now":7,"ids":["a","b"]}`)
+	require.NoError(t, err)
+	require.Equal(t, in, out)
+	for _, body := range []string{
+		``, `[]`, `{"now":"7"}`, `{"now":7,"ids":["a","b"]} `, `{"ids":["a","b"],"now":7}`, `{"now":7,"now":7,"ids":["a","b"]}`,
+		`{"now":7,"ids":["a","b"],"more":1}`, `{"Now":7,"ids":["a","b"]}`, `{"now":7}`, `{"now":7,"ids":["\u0061"]}`, `{"now":1e1,"ids":null}`,
+	} {
+		_, err := back(body)
+		require.ErrorIs(t, err, lockstep.ErrInvalid, body)
+		require.ErrorContains(t, err, "x: restore: snapshot", body)
+	}
+
+	fail := errors.New("disk full")
+	err = WriteJSON(&brokenWriter{fail, 1}, "x: snapshot", "x", 1, in)
+	require.ErrorIs(t, err, fail)
+	require.ErrorContains(t, err, "x: snapshot: ")
+	require.ErrorContains(t, WriteJSON(&b, "x: snapshot", "x", 1, func() {}), "x: snapshot: ")
+	require.ErrorIs(t, CheckJSON("x: restore", nil, func() {}), lockstep.ErrInvalid)
+	_, err = ReadJSON(iotest.ErrReader(fail), "x: restore", "x", 1, &out)
+	require.ErrorIs(t, err, fail)
+}
+
 // FuzzRead: what Read accepts is exactly what Write writes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(image(f, "x", 1, "{}")))

@@ -1,11 +1,11 @@
 package order
 
 import (
-	"cmp"
 	"math/bits"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Job is one job of a queue: what was submitted, and what became of it, for an
@@ -21,12 +21,12 @@ type Job struct {
 	since    int64 // when it was submitted or last stopped running; while it competes, the start of the pass
 	at       int64 // until when it is settled; only while it runs
 	executed int64 // time it ran
-	service  service
+	service  lockstep.GPUTime
 
 	// What LAS keeps.
 	level int
-	gauge service // service since it last came to the first queue
-	spent int64   // time it ran since then
+	gauge lockstep.GPUTime // service since it last came to the first queue
+	spent int64            // time it ran since then
 	place place
 	timer int64 // when its queue changes by itself; never if it does not
 }
@@ -84,8 +84,9 @@ func (j *Job) settle(ns int64) {
 	j.at = ns
 	j.executed += d
 	j.spent += d
-	j.service = j.service.add(j.GPUs, d)
-	j.gauge = j.gauge.add(j.GPUs, d)
+	g := lockstep.GPUTimeOf(j.GPUs, time.Duration(d))
+	j.service = j.service.Add(g)
+	j.gauge = j.gauge.Add(g)
 }
 
 // let puts j among those that run.
@@ -100,32 +101,14 @@ func (j *Job) let(seq *int64) {
 // in the order of submission.
 func (j *Job) arrive(ns int64) { j.place = place{class: arrived, major: ns} }
 
-// service is MilliGPU × nanoseconds, in 128 bits.
-type service struct {
-	Hi uint64 `json:"hi"`
-	Lo uint64 `json:"lo"`
-}
-
-// add returns s + g×d, for g and d not negative.
-func (s service) add(g lockstep.MilliGPU, d int64) service {
-	hi, lo := bits.Mul64(uint64(g), uint64(d))
-	lo, carry := bits.Add64(s.Lo, lo, 0)
-	hi, _ = bits.Add64(s.Hi, hi, carry)
-	return service{hi, lo}
-}
-
-func (s service) compare(o service) int {
-	return cmp.Or(cmp.Compare(s.Hi, o.Hi), cmp.Compare(s.Lo, o.Lo))
-}
-
-// until returns how many nanoseconds g devices need from s to limit, rounded
-// up; never if that is out of reach.
-func (s service) until(limit service, g lockstep.MilliGPU) int64 {
-	if s.compare(limit) >= 0 {
+// until returns how long g devices need from s to limit, rounded up to the
+// nanosecond; never if that is out of reach.
+func until(s, limit lockstep.GPUTime, g lockstep.MilliGPU) time.Duration {
+	left := limit.Sub(s)
+	if left.Sign() <= 0 {
 		return 0
 	}
-	lo, borrow := bits.Sub64(limit.Lo, s.Lo, 0)
-	hi, _ := bits.Sub64(limit.Hi, s.Hi, borrow)
+	hi, lo := int128.Int(left).Words()
 	if g <= 0 || hi >= uint64(g) {
 		return never
 	}
@@ -133,5 +116,5 @@ func (s service) until(limit service, g lockstep.MilliGPU) int64 {
 	if rem != 0 {
 		quo++
 	}
-	return int64(min(quo, never))
+	return time.Duration(min(quo, never))
 }

@@ -120,9 +120,9 @@ func (o SRSF) Compare(a, b *Job) int {
 	if c := unknownLast(a, b); c != 0 {
 		return c
 	}
-	ra := service{}.add(a.GPUs, int64(a.Remaining()))
-	rb := service{}.add(b.GPUs, int64(b.Remaining()))
-	if c := ra.compare(rb); c != 0 {
+	ra := lockstep.GPUTimeOf(a.GPUs, a.Remaining())
+	rb := lockstep.GPUTimeOf(b.GPUs, b.Remaining())
+	if c := ra.Cmp(rb); c != 0 {
 		return c
 	}
 	return tie(o.Then, a, b)
@@ -135,7 +135,7 @@ type Attained struct {
 
 // Compare implements Order.
 func (o Attained) Compare(a, b *Job) int {
-	if c := a.service.compare(b.service); c != 0 {
+	if c := a.service.Cmp(b.service); c != 0 {
 		return c
 	}
 	return tie(o.Then, a, b)

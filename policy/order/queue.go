@@ -7,6 +7,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
 // Config configures a Queue. The zero value is valid.
@@ -24,7 +25,7 @@ func (c Config) Validate() error {
 type Queue struct {
 	order  Order
 	name   string
-	limits []service // of LAS
+	limits []lockstep.GPUTime // of LAS
 	knob   int64
 
 	now    int64
@@ -48,8 +49,10 @@ type Queue struct {
 	batch  []*Job
 }
 
+const in instant.In = "order" // whose times are read
+
 const (
-	never    = math.MaxInt64
+	never    = instant.Never
 	degree   = 32 // of the btrees
 	minReach = 4  // for passes that end early
 	maxReach = 128
@@ -68,7 +71,7 @@ func New(cfg Config) (*Queue, error) {
 	if las != nil {
 		q.knob = int64(las.Knob)
 		for _, l := range las.Limits {
-			q.limits = append(q.limits, service{}.add(lockstep.WholeGPU, int64(l)))
+			q.limits = append(q.limits, lockstep.GPUTimeOf(lockstep.WholeGPU, l))
 		}
 	}
 	q.tree = btree.NewG(degree, func(a, b *Job) bool {
@@ -186,7 +189,7 @@ func (q *Queue) Finish(now time.Time, id lockstep.JobID) error {
 // Begin starts a pass, from the front. A time before the latest one seen, or
 // out of range, counts as that.
 func (q *Queue) Begin(now time.Time) {
-	if ns, err := nanos("begin", now); err == nil && ns > q.now {
+	if ns, err := in.SinceEpoch("begin", "now", now); err == nil && ns > q.now {
 		q.advance(ns)
 	}
 	q.halt()
@@ -309,24 +312,11 @@ func (q *Queue) change(op string, now time.Time, id lockstep.JobID, from func(ph
 
 // at returns now in nanoseconds, refusing times before one already seen.
 func (q *Queue) at(op string, now time.Time) (int64, error) {
-	ns, err := nanos(op, now)
+	ns, err := in.SinceEpoch(op, "now", now)
 	if err != nil {
 		return 0, err
 	}
-	if ns < q.now {
-		return 0, fault(lockstep.ErrPast, op, "now", now.String(), "is before "+lockstep.FromNanos(q.now).String())
-	}
-	return ns, nil
-}
-
-// nanos returns now in nanoseconds since 1970. None before that is taken, so that
-// the difference of two fits a time.Duration.
-func nanos(op string, now time.Time) (int64, error) {
-	ns, err := lockstep.Nanos(now)
-	if err != nil || ns < 0 {
-		return 0, fault(lockstep.ErrInvalid, op, "now", now.String(), "must lie between 1970-01-01 and 2262-04-11")
-	}
-	return ns, nil
+	return ns, in.NotBefore(op, "now", now, ns, q.now)
 }
 
 func (q *Queue) find(op string, now time.Time, id lockstep.JobID) (int64, *Job, error) {
@@ -374,13 +364,13 @@ func (q *Queue) nextTimer(j *Job) int64 {
 	switch {
 	case j.phase == running || j.phase == competing:
 		if j.level < len(q.limits) {
-			return addTime(j.at, j.gauge.until(q.limits[j.level], j.GPUs))
+			return instant.Add(j.at, until(j.gauge, q.limits[j.level], j.GPUs))
 		}
 	case j.phase == waiting && q.knob > 0 && j.level > 0:
 		if j.spent > never/q.knob {
 			return never
 		}
-		return addTime(j.since, j.spent*q.knob)
+		return instant.Add(j.since, time.Duration(j.spent*q.knob))
 	}
 	return never
 }
@@ -396,7 +386,7 @@ func (q *Queue) advance(ns int64) {
 		at := j.timer
 		q.takeOut(j)
 		if j.phase == waiting {
-			j.level, j.gauge, j.spent = 0, service{}, 0
+			j.level, j.gauge, j.spent = 0, lockstep.GPUTime{}, 0
 		} else {
 			j.settle(at)
 			j.level++
@@ -406,14 +396,6 @@ func (q *Queue) advance(ns int64) {
 	}
 }
 
-// addTime returns a+d for d >= 0, held at never.
-func addTime(a, d int64) int64 {
-	if a > never-d {
-		return never
-	}
-	return a + d
-}
-
 func fault(kind error, op, field, value, reason string) *lockstep.Error {
-	return &lockstep.Error{Kind: kind, Op: "order: " + op, Field: field, Value: value, Reason: reason}
+	return &lockstep.Error{Kind: kind, Op: string(in) + ": " + op, Field: field, Value: value, Reason: reason}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -334,9 +335,7 @@ func TestBadInputsChangeNothing(t *testing.T) {
 
 func save(t testing.TB, q *Queue) string {
 	t.Helper()
-	var b bytes.Buffer
-	require.NoError(t, q.Snapshot(&b))
-	return b.String()
+	return string(snapshottest.Save(t, q.Snapshot))
 }
 
 // ref is a plain reference for one job: it keeps the stretches that it ran and
@@ -429,7 +428,7 @@ func TestOrdersAgainstAModel(t *testing.T) {
 				id := lockstep.JobID(fmt.Sprint("j", rng.IntN(40)))
 				randomCall(t, rng, q, model, id, now)
 				if rng.IntN(40) == 0 {
-					again, err := Restore(strings.NewReader(save(t, q)), Config{Order: o.order})
+					again, err := Restore(Config{Order: o.order}, strings.NewReader(save(t, q)))
 					require.NoError(t, err)
 					require.Equal(t, save(t, q), save(t, again))
 					q = again
@@ -564,17 +563,10 @@ func TestSnapshotRefusesDamage(t *testing.T) {
 	require.NoError(t, q.Submit(t0, Job{ID: "a", GPUs: 1000}))
 	require.NoError(t, q.Start(t0, "a"))
 	image := []byte(save(t, q))
-	for i := range image {
-		_, err := Restore(bytes.NewReader(image[:i]), Config{Order: LAS{}})
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-		damaged := bytes.Clone(image)
-		damaged[i] ^= 1 << (i % 8)
-		_, err = Restore(bytes.NewReader(damaged), Config{Order: LAS{}})
-		require.ErrorIs(t, err, lockstep.ErrInvalid)
-	}
-	_, err := Restore(bytes.NewReader(image), Config{Order: LAS{Knob: 1}})
+	snapshottest.RefusesDamage(t, image, restored(Config{Order: LAS{}}))
+	_, err := Restore(Config{Order: LAS{Knob: 1}}, bytes.NewReader(image))
 	require.ErrorContains(t, err, "order")
-	_, err = Restore(bytes.NewReader(image), Config{Order: LAS{Knob: -1}})
+	_, err = Restore(Config{Order: LAS{Knob: -1}}, bytes.NewReader(image))
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
 
@@ -592,7 +584,7 @@ func TestExtremes(t *testing.T) {
 	require.Equal(t, 2, j.Level())
 	j, _ = q.Job("cpu")
 	require.Equal(t, time.Duration(math.MaxInt64), j.Executed(), "the longest run there is")
-	_, err := Restore(strings.NewReader(save(t, q)), Config{Order: LAS{Limits: []time.Duration{1, math.MaxInt64}, Knob: 1 << 20}})
+	_, err := Restore(Config{Order: LAS{Limits: []time.Duration{1, math.MaxInt64}, Knob: 1 << 20}}, strings.NewReader(save(t, q)))
 	require.NoError(t, err)
 }
 
@@ -631,11 +623,10 @@ func FuzzRestore(f *testing.F) {
 	_ = q.Submit(t0, Job{ID: "a", GPUs: 4000})
 	_ = q.Submit(t0, Job{ID: "b", GPUs: 4000, Priority: 1})
 	_ = q.Start(t0, "a")
-	_, body, _ := strings.Cut(save(f, q), "\n")
-	f.Add([]byte(body))
+	f.Add(snapshottest.Body(f, []byte(save(f, q))))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		image := framed(body) // so that the fuzzer gets past the checksum
-		q, err := Restore(strings.NewReader(image), cfg)
+		image := string(snapshottest.Frame(t, format, version, body)) // so that the fuzzer gets past the checksum
+		q, err := Restore(cfg, strings.NewReader(image))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			return

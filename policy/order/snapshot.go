@@ -1,9 +1,6 @@
 package order
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -40,9 +37,9 @@ type record struct {
 	Since    int64             `json:"since"`
 	At       int64             `json:"at,omitempty"`
 	Executed int64             `json:"executed,omitempty"`
-	Service  service           `json:"service,omitzero"`
+	Service  lockstep.GPUTime  `json:"service,omitzero"`
 	Level    int               `json:"level,omitempty"`
-	Gauge    service           `json:"gauge,omitzero"`
+	Gauge    lockstep.GPUTime  `json:"gauge,omitzero"`
 	Spent    int64             `json:"spent,omitempty"`
 	Class    class             `json:"class,omitempty"`
 	Major    int64             `json:"major"`
@@ -53,37 +50,35 @@ type record struct {
 // way: one line with format, version and SHA-256, then JSON. Equal queues give
 // equal bytes.
 func (q *Queue) Snapshot(w io.Writer) error {
-	body, err := q.encode()
-	if err == nil {
-		err = snapshot.Write(w, format, version, body)
-	}
-	if err != nil {
-		return fmt.Errorf("order: snapshot: %w", err)
-	}
-	return nil
+	return snapshot.WriteJSON(w, "order: snapshot", format, version, q.image())
 }
 
 // Restore reads what Snapshot wrote, for a queue with the same order. Bytes
 // that are cut short, changed, of another version, of another order or of no
 // possible queue are ErrInvalid. Orders of your own are known by their type
 // alone, so their fields must be the same as before.
-func Restore(r io.Reader, cfg Config) (*Queue, error) {
+func Restore(cfg Config, r io.Reader) (*Queue, error) {
 	q, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	body, err := snapshot.Read(r, "order: restore", format, version)
+	const op = "order: restore"
+	var img image
+	body, err := snapshot.ReadJSON(r, op, format, version, &img)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.decode(body); err != nil {
+	if err := q.load(&img); err != nil {
+		return nil, err
+	}
+	if err := snapshot.CheckJSON(op, body, q.image()); err != nil {
 		return nil, err
 	}
 	return q, nil
 }
 
-func (q *Queue) encode() ([]byte, error) {
-	img := image{Order: q.name, Now: q.now, Pass: q.pass, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
+func (q *Queue) image() *image {
+	img := &image{Order: q.name, Now: q.now, Pass: q.pass, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
 	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
 		j := q.jobs[id]
 		img.Jobs = append(img.Jobs, record{
@@ -92,15 +87,12 @@ func (q *Queue) encode() ([]byte, error) {
 			Class: j.place.class, Major: j.place.major, Minor: j.place.minor,
 		})
 	}
-	return json.Marshal(img)
+	return img
 }
 
-func (q *Queue) decode(body []byte) error {
+// load fills q, which is new.
+func (q *Queue) load(img *image) error {
 	broken := func(field, reason string) error { return fault(lockstep.ErrInvalid, "restore", field, "", reason) }
-	var img image
-	if err := json.Unmarshal(body, &img); err != nil {
-		return broken("snapshot", err.Error())
-	}
 	if img.Order != q.name {
 		return broken("order", "is "+strconv.Quote(img.Order)+", want "+strconv.Quote(q.name))
 	}
@@ -124,11 +116,6 @@ func (q *Queue) decode(body []byte) error {
 		q.jobs[j.ID] = j
 		q.putIn(j)
 	}
-	// One queue has one saved form: anything else was not written by Snapshot.
-	again, err := q.encode()
-	if err != nil || !bytes.Equal(again, body) {
-		return broken("snapshot", "not in the form that Snapshot writes")
-	}
 	return nil
 }
 
@@ -146,7 +133,7 @@ func (q *Queue) check(j *Job) string {
 		return "times out of order"
 	case (j.phase == running || j.phase == competing) && j.at < j.submit, j.executed > 0 && uint64(j.executed) > uint64(q.now)-uint64(j.submit):
 		return "ran before it was submitted"
-	case j.level < 0 || j.level > len(q.limits) || j.gauge.compare(j.service) > 0:
+	case j.level < 0 || j.level > len(q.limits) || j.gauge.Sign() < 0 || j.gauge.Cmp(j.service) > 0:
 		return "level out of range"
 	}
 	p := j.place
