@@ -3,11 +3,14 @@ module github.com/lockstep-gpu/lockstep
 go 1.26.0
 
 require (
-	github.com/google/btree v1.1.3 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
+	github.com/google/btree v1.1.3
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/zap v1.28.0
+	golang.org/x/exp v0.0.0-20261113113407-e3970619a1a4
+)
+
+require (
 	go.uber.org/multierr v1.10.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/exp v0.0.0-20261113113407-e3970619a1a4 // indirect
 	golang.org/x/tools v0.52.1-0.20261106145633-d407941a339a // indirect
 )

@@ -6,9 +6,6 @@ import (
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
-// GPUTime is an alias of lockstep.GPUTime, for callers that still name it so.
-type GPUTime = lockstep.GPUTime
-
 const in instant.In = "fairness" // whose times are read
 
 // ratio returns a/b, and false where that is no number.

@@ -280,7 +280,7 @@ func (r *reference) compare(t *testing.T, l *Ledger) {
 	now := lockstep.FromNanos(r.now)
 	v := l.at(r.now)
 	bound := new(big.Rat).SetInt(l.ErrorBound().Big())
-	near := func(what string, want *big.Rat, got GPUTime) {
+	near := func(what string, want *big.Rat, got lockstep.GPUTime) {
 		diff := new(big.Rat).Sub(new(big.Rat).SetInt(got.Big()), want)
 		require.LessOrEqual(t, diff.Abs(diff).Cmp(bound), 0, "%s: %s, really %s", what, got, want.FloatString(6))
 	}

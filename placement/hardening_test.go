@@ -194,7 +194,7 @@ func TestOddClusters(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	_, err = Restore(bytes.NewReader(bytesOf(t, s)), empty, Config{})
+	_, err = Restore(empty, Config{}, bytes.NewReader(bytesOf(t, s)))
 	require.NoError(t, err)
 
 	large, err := topology.UniformShape(64, topology.NVLink(1))
@@ -284,7 +284,7 @@ func TestNamesSurviveASnapshot(t *testing.T) {
 	g.Labels = map[string]string{"a": "<&>", "ö": " x "}
 	s.mustPlace(t, g)
 	saved := bytesOf(t, s)
-	again, err := Restore(bytes.NewReader(saved), s.Tree(), Config{})
+	again, err := Restore(s.Tree(), Config{}, bytes.NewReader(saved))
 	require.NoError(t, err)
 	require.Equal(t, saved, bytesOf(t, again))
 	a, _ := s.Node("n0")

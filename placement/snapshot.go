@@ -82,7 +82,7 @@ func (s *State) Snapshot(w io.Writer) error {
 //
 // It returns lockstep.ErrInvalid for bytes that Snapshot did not write,
 // ErrConflict for a tree with other nodes, and the reader's errors, wrapped.
-func Restore(r io.Reader, tree *topology.Tree, cfg Config) (*State, error) {
+func Restore(tree *topology.Tree, cfg Config, r io.Reader) (*State, error) {
 	if err := checkTree("restore", tree); err != nil {
 		return nil, err
 	}

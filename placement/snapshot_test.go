@@ -32,7 +32,7 @@ func TestRestoredStateDecidesTheSame(t *testing.T) {
 			w.step()
 		}
 		saved := bytesOf(t, w.s)
-		again, err := Restore(bytes.NewReader(saved), w.s.Tree(), Config{})
+		again, err := Restore(w.s.Tree(), Config{}, bytes.NewReader(saved))
 		require.NoError(t, err)
 		require.NoError(t, again.verify())
 		require.Equal(t, saved, bytesOf(t, again))
@@ -92,23 +92,23 @@ func TestRestoreRefusesOtherTrees(t *testing.T) {
 	s := stateOf(t, nodesOf(4), Config{})
 	saved := bytesOf(t, s)
 	small := stateOf(t, nodesOf(3), Config{})
-	_, err := Restore(bytes.NewReader(saved), small.Tree(), Config{})
+	_, err := Restore(small.Tree(), Config{}, bytes.NewReader(saved))
 	require.ErrorIs(t, err, lockstep.ErrConflict)
 	renamed := nodesOf(4)
 	renamed[0].ID = "x"
-	_, err = Restore(bytes.NewReader(saved), stateOf(t, renamed, Config{}).Tree(), Config{})
+	_, err = Restore(stateOf(t, renamed, Config{}).Tree(), Config{}, bytes.NewReader(saved))
 	require.ErrorIs(t, err, lockstep.ErrConflict)
 	for name, text := range map[string]string{ // any order
 		"empty": "", "other": "hello\n", "short": string(saved[:len(saved)-3]), "flipped": strings.Replace(string(saved), "n1", "n2", 1),
 	} {
-		_, err = Restore(strings.NewReader(text), s.Tree(), Config{})
+		_, err = Restore(s.Tree(), Config{}, strings.NewReader(text))
 		require.ErrorIs(t, err, lockstep.ErrInvalid, name)
 	}
-	_, err = Restore(nil, s.Tree(), Config{})
+	_, err = Restore(s.Tree(), Config{}, nil)
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
-	_, err = Restore(bytes.NewReader(saved), nil, Config{})
+	_, err = Restore(nil, Config{}, bytes.NewReader(saved))
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
-	_, err = Restore(bytes.NewReader(saved), s.Tree(), Config{Nodes: []Node{{ID: "n0"}}})
+	_, err = Restore(s.Tree(), Config{Nodes: []Node{{ID: "n0"}}}, bytes.NewReader(saved))
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
 
@@ -119,7 +119,7 @@ func TestRestoreRefusesWhatSnapshotNeverWrites(t *testing.T) {
 	s.mustPlace(t, gangOf("b", 1, 4))
 	require.NoError(t, s.SetPenalty("n1", 3))
 	restore := func(r io.Reader) error {
-		_, err := Restore(r, s.Tree(), Config{})
+		_, err := Restore(s.Tree(), Config{}, r)
 		return err
 	}
 	saved := bytesOf(t, s)
@@ -149,7 +149,7 @@ func TestRestoreNeverReusesAVersion(t *testing.T) {
 	saved := bytesOf(t, s)
 	p := s.mustPlace(t, gangOf("a", 1, 1))
 	p2 := s.mustPlace(t, gangOf("b", 1, 1))
-	again, err := Restore(bytes.NewReader(saved), s.Tree(), Config{})
+	again, err := Restore(s.Tree(), Config{}, bytes.NewReader(saved))
 	require.NoError(t, err)
 	again.mustPlace(t, gangOf("c", 1, 1))
 	require.ErrorIs(t, again.Apply(p), lockstep.ErrStale)
@@ -174,13 +174,13 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var sealed bytes.Buffer
 		require.NoError(t, snapshot.Write(&sealed, snapshotFormat, snapshotVersion, body))
-		s, err := Restore(&sealed, tree, Config{})
+		s, err := Restore(tree, Config{}, &sealed)
 		if err != nil {
 			return
 		}
 		require.NoError(t, s.verify())
 		first := bytesOf(t, s)
-		again, err := Restore(bytes.NewReader(first), tree, Config{})
+		again, err := Restore(tree, Config{}, bytes.NewReader(first))
 		require.NoError(t, err)
 		require.Equal(t, first, bytesOf(t, again))
 		for _, id := range s.Jobs() {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/fairness"
 	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/lease"
 	"github.com/lockstep-gpu/lockstep/lifecycle"
 	"github.com/lockstep-gpu/lockstep/placement"
@@ -33,11 +34,18 @@ const (
 // Rules returns all rules, in the order of their declaration.
 func Rules() []Rule { return []Rule{LTGF, FIFO, SRTF, LAS, Static} }
 
-// The defaults of a Config.
+// Inside names the order of one tenant's jobs under LTGF.
+type Inside string
+
+// The orders inside a tenant. The zero Inside is Shortest.
 const (
-	DefaultTerm  = 15 * time.Minute // DefaultTerm is Config.Term where that is 0.
-	DefaultRound = time.Minute      // DefaultRound is Config.Round where that is 0.
+	Shortest Inside = ""      // Shortest is the shortest remaining time first, by walltimes; jobs without one come last.
+	First    Inside = "first" // First is the one submitted first.
+	MostOwed Inside = "owed"  // MostOwed is the job that is owed most within its tenant: all of them take turns.
 )
+
+// DefaultTerm is Config.Term where that is 0.
+const DefaultTerm = 15 * time.Minute
 
 // NoTerm, as Config.Term, means that terms never end.
 const NoTerm time.Duration = -1
@@ -49,9 +57,9 @@ type Config struct {
 	DefaultWeight int64                       `json:"defaultWeight,omitempty"` // DefaultWeight is that of tenants without one in Weights; 0 means that their jobs are refused, or 1 where Weights is nil.
 	Term          time.Duration               `json:"term,omitempty"`          // Term is how long a job holds devices before it competes for them; 0 means DefaultTerm, or NoTerm for FIFO and Static.
 	Loss          int                         `json:"loss,omitempty"`          // Loss is the share of a term, in millionths, that a job's Save and Restore may take: its own term is longer where they take more; 0 means that all terms are Term.
-	Round         time.Duration               `json:"round,omitempty"`         // Round is the grid of times at which ended terms are decided, so that one pass sees many; 0 means DefaultRound, 1 means at once.
+	Round         time.Duration               `json:"round,omitempty"`         // Round is the grid of times at which ended terms are decided, so that one pass sees many; 0 means Term, 1 means at once.
 	Horizon       time.Duration               `json:"horizon,omitempty"`       // Horizon is how far LTGF looks ahead, see fairness.Config; 0 means Term.
-	JobOrder      fairness.JobOrder           `json:"jobOrder,omitempty"`      // JobOrder is the order of one tenant's jobs under LTGF; zero is most owed first.
+	Inside        Inside                      `json:"inside,omitempty"`        // Inside is the order of one tenant's jobs under LTGF; zero is Shortest.
 	Basis         fairness.Basis              `json:"basis,omitempty"`         // Basis is what tenants are entitled to under LTGF; zero is max-min.
 	Limits        []time.Duration             `json:"limits,omitempty"`        // Limits are those of the LAS queues, see order.LAS; nil means its default.
 	Backfill      gang.Backfill               `json:"backfill,omitempty"`      // Backfill says which jobs may pass a blocked one; zero is EASY.
@@ -78,19 +86,10 @@ func (c Config) Validate() error {
 	if !slices.Contains(Rules(), c.Rule) {
 		bad("Rule", quote(c.Rule), "no such rule")
 	}
-	for _, t := range slices.Sorted(maps.Keys(c.Weights)) {
-		if w := c.Weights[t]; w < 0 || w > fairness.MaxWeight {
-			bad("Weights["+string(t)+"]", strconv.FormatInt(w, 10), "want 0 to 2^32")
-		}
-		if t != "" {
-			if err := t.Validate(); err != nil {
-				errs = append(errs, err)
-			}
-		}
+	if c.Inside != Shortest && c.Inside != First && c.Inside != MostOwed {
+		bad("Inside", quote(c.Inside), "no such order")
 	}
-	if c.DefaultWeight < 0 || c.DefaultWeight > fairness.MaxWeight {
-		bad("DefaultWeight", strconv.FormatInt(c.DefaultWeight, 10), "want 0 to 2^32")
-	}
+	errs = append(errs, c.validateWeights())
 	duration := func(field string, d time.Duration) {
 		if d < 0 || d > lockstep.MaxWalltime {
 			bad(field, d.String(), "want 0 to "+lockstep.MaxWalltime.String())
@@ -114,6 +113,24 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validateWeights reports the faults of the weights, by tenant.
+func (c *Config) validateWeights() error {
+	var errs []error
+	check := func(field string, w int64) {
+		if w < 0 || w > fairness.MaxWeight {
+			errs = append(errs, fault(lockstep.ErrInvalid, "config", field, strconv.FormatInt(w, 10), "want 0 to 2^32"))
+		}
+	}
+	for _, t := range slices.Sorted(maps.Keys(c.Weights)) {
+		check("Weights["+string(t)+"]", c.Weights[t])
+		if t != "" {
+			errs = append(errs, t.Validate())
+		}
+	}
+	check("DefaultWeight", c.DefaultWeight)
+	return errors.Join(errs...)
+}
+
 func (c Config) withDefaults() Config {
 	if c.Term == 0 {
 		c.Term = DefaultTerm
@@ -122,7 +139,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Round == 0 {
-		c.Round = DefaultRound
+		c.Round = max(c.Term, 1)
 	}
 	if c.Horizon == 0 {
 		c.Horizon = max(c.Term, 0)
@@ -178,26 +195,45 @@ func New(cfg Config) (*Scheduler, error) {
 
 // newPolicy makes the policy of the rule.
 func (s *Scheduler) newPolicy(devices int) (Policy, error) {
-	if s.cfg.Policy != nil {
+	switch {
+	case s.cfg.Policy != nil:
 		return s.cfg.Policy, nil
-	}
-	if s.cfg.Rule == LTGF {
-		l, err := fairness.New(s.ledgerConfig(devices))
-		if err != nil {
-			return nil, err
-		}
-		return &fair{Ledger: l, weights: s.cfg.Weights, awaiting: make(map[lockstep.JobID]bool)}, nil
+	case s.cfg.Rule == LTGF:
+		return s.newFair(devices)
+	case s.cfg.Rule == Static:
+		w, err := newWithin(nil, 0, order.FIFO{})
+		return &guarded{Policy: w, guard: s.cfg.guard()}, err
 	}
 	q, err := order.New(order.Config{Order: s.cfg.order()})
+	return &guarded{Policy: &ordered{Queue: q}, guard: s.cfg.guard()}, err
+}
+
+func (s *Scheduler) newFair(devices int) (Policy, error) {
+	l, err := fairness.New(s.ledgerConfig(devices))
 	if err != nil {
 		return nil, err
 	}
-	return &ordered{Queue: q, guard: s.cfg.guard()}, nil
+	switch s.cfg.Inside {
+	case MostOwed, First:
+		f := newFair(l)
+		f.weights = s.cfg.Weights
+		return f, nil
+	}
+	w, err := newWithin(l, s.cfg.Horizon, order.SRTF{})
+	if err != nil {
+		return nil, err
+	}
+	w.weights = s.cfg.Weights
+	return w, nil
 }
 
 func (s *Scheduler) ledgerConfig(devices int) fairness.Config {
+	inside := fairness.MostOwed
+	if s.cfg.Inside == First {
+		inside = fairness.FIFO
+	}
 	return fairness.Config{
-		Basis: s.cfg.Basis, JobOrder: s.cfg.JobOrder, Horizon: s.cfg.Horizon, DefaultWeight: s.cfg.DefaultWeight,
+		Basis: s.cfg.Basis, JobOrder: inside, Horizon: s.cfg.Horizon, DefaultWeight: s.cfg.DefaultWeight,
 		Capacity: lockstep.WholeGPU.Mul(int64(devices)),
 	}
 }
@@ -225,12 +261,14 @@ func (c *Config) guard() func(lockstep.TenantID) error {
 }
 
 func (s *Scheduler) gangConfig() gang.Config {
+	o := &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}
 	c := gang.Config{
 		Hold: s.cfg.Hold, Backfill: s.cfg.Backfill, MaxAttempts: s.cfg.MaxAttempts, Retain: s.cfg.Retain, StartAtOnce: s.cfg.StartAtOnce,
-		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}, Recorder: s.cfg.Recorder,
+		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: o, Recorder: s.cfg.Recorder,
 	}
 	if s.quota != nil {
 		c.Quota = s.quota
+		o.tenants = s.inner().(*within)
 	}
 	return c
 }
@@ -239,4 +277,4 @@ func fault(kind error, op, field, value, reason string) error {
 	return &lockstep.Error{Kind: kind, Op: "scheduler: " + op, Field: field, Value: value, Reason: reason}
 }
 
-func quote[T ~string](s T) string { return strconv.Quote(string(s)) }
+func quote[T ~string](s T) string { return errtext.Quote(s) }

@@ -1,2 +1,78 @@
-// Package scheduler puts the parts together: it is what a host would copy.
+// Package scheduler is the reference composition: it puts placement, gang
+// admission, a policy, quota, leases and lifecycle together into one scheduler,
+// which decides and leaves all doing to its host. The simulator, the examples and
+// integrations share it; a host with other needs copies scheduler.go and changes it.
+//
+// # Model
+//
+// What the host observes goes in as events, what it is to do comes out as
+// actions. Each event is put to gang admission first, which accepts or refuses
+// it; then lifecycle, the policy and the lease table are told. In a Step
+//
+//   - the holders whose term is over are put up for decision, together on a grid
+//     of times (Config.Round), so that wide gangs see much room at once;
+//   - one admission pass walks along the policy's order: who waits is granted
+//     room, also where less deserving holders sit; holders stay, or must go;
+//   - each decision is recorded: a lease is granted, extended in place, or to be
+//     given back, and lifecycle makes the move that the action stands for.
+//
+// A Rule is a ready made policy. Under LTGF (long-term GPU-time fairness, after
+// Ye et al., "ASTRAEA", IEEE TPDS 2022) the next tenant is the one that is owed
+// most by an exact ledger, and the next job is Config.Inside's first of that tenant.
+//
+// Invariants: no device has two holders; admission, lifecycle, leases and policy
+// agree about every job; a job that stays when its term ends pays nothing; a
+// tenant's account is charged from when devices are reserved until they are
+// clean; like inputs lead to like decisions, across a restart as well.
+//
+// # Usage
+//
+//	s, err := scheduler.New(scheduler.Config{Tree: tree, Weights: weights})
+//	err = s.Apply(lockstep.Event{Kind: lockstep.EventSubmit, Time: now, Gang: g})
+//	actions, err := s.Step(now) // and again when s.NextWake says so
+//
+// Scheduler.Run is a driver that does this for a channel of events.
+//
+// # Order of decision
+//
+// LTGF: tenants with a weight before those without; more lag first, as it would
+// stand after Config.Horizon; then tenant ID. Inside a tenant shortest remaining
+// time, then submission, then job ID. FIFO, SRTF and LAS as policy/order says.
+// Static: tenants by ID, each with room of its own, and inside by submission; a
+// job that has no quota lets nobody of its tenant pass. Who of the holders goes,
+// and who may pass a blocked job, gang says.
+//
+// A pass ends early where no device is free and no holder competes. Then nothing
+// could be granted, and nobody has a reservation until something is free.
+//
+// # Errors
+//
+// All are *lockstep.Error. An event is refused, and nothing has changed, with
+// ErrInvalid (malformed), ErrDuplicate (a job that has not left), ErrUnknown (a
+// tenant without a weight, a job that is not there), ErrStale and ErrConflict (it
+// does not suit the job's state) and ErrPast (time went backwards). Any other
+// error is a fault of a part or of a Policy: the actions returned with it stand.
+//
+// # Restart
+//
+// Snapshot saves all parts; Config.Log is given each input to store. Restore and
+// Replay of the inputs behind the snapshot lead to the same decisions, bit for bit.
+//
+// # Concurrency
+//
+// Not safe for concurrent use; the caller serializes calls. Only Run reads a
+// clock, and it starts no goroutine.
+//
+// # Cost
+//
+// An event costs O(log jobs) in each part. A Step costs what its pass proposes:
+// the waiting jobs, while devices are free, and the holders whose terms are over.
+// LTGF adds O(tenants) a pass. About 2.5 KiB a job; jobs that have left are
+// forgotten beyond Config.Retain.
+//
+// # Limits
+//
+// Nodes come and go as events; for another tree make a new Scheduler and submit
+// what is left. A failed job comes back by lifecycle's rules, with its place in
+// the order lost. There is no preemption before a term ends but by EventDue.
 package scheduler

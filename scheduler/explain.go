@@ -23,11 +23,16 @@ func (s *Scheduler) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	if !ok {
 		e.Job = job
 	}
+	if !j.gone && !j.on && e.Verdict == (lockstep.Verdict{}) { // no pass came as far as job
+		if told, err := s.room.Explain(&lockstep.Request{Gang: j.gang}); err == nil {
+			e.Verdict = told.Verdict
+		}
+	}
 	note := func(stage string, reason lockstep.Reason, detail string) {
 		e.Notes = append(e.Notes, lockstep.Note{Stage: stage, Reason: reason, Detail: detail})
 	}
-	if f, is := s.policy.(*fair); is {
-		if st, err := f.Statement(lockstep.FromNanos(s.now), j.gang.Tenant); err == nil {
+	if l := s.ledger(); l != nil {
+		if st, err := l.Statement(lockstep.FromNanos(s.now), j.gang.Tenant); err == nil {
 			note("fairness", reasonOfLag(&st), describe(&st))
 		}
 	}
@@ -98,10 +103,29 @@ func (s *Scheduler) Status(job lockstep.JobID) (Status, bool) {
 // Statements appends the accounts of all tenants to dst, by ID, where the
 // policy keeps any.
 func (s *Scheduler) Statements(dst []fairness.Statement, now time.Time) ([]fairness.Statement, error) {
-	if f, ok := s.policy.(*fair); ok {
-		return f.AppendStatements(dst, now)
+	if l := s.ledger(); l != nil {
+		return l.AppendStatements(dst, now)
 	}
 	return dst, nil
+}
+
+// inner returns the policy itself.
+func (s *Scheduler) inner() Policy {
+	if g, ok := s.policy.(*guarded); ok {
+		return g.Policy
+	}
+	return s.policy
+}
+
+// ledger returns the policy's ledger, or nil.
+func (s *Scheduler) ledger() *fairness.Ledger {
+	switch p := s.policy.(type) {
+	case *fair:
+		return p.Ledger
+	case *within:
+		return p.ledger
+	}
+	return nil
 }
 
 // Len returns how many jobs are kept, those that have left and are not yet

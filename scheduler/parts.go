@@ -100,12 +100,32 @@ func (s *Scheduler) loosen(g *lockstep.Gang) {
 	}
 }
 
-// revive lets the time of backoffs pass.
+// revive lets the deadlines of lifecycle pass, such as those of backoffs, so that
+// what is translated for it suits the states that jobs are in now.
 func (s *Scheduler) revive(now time.Time) error {
-	if s.again == 0 {
+	if at, ok := s.lives.NextWake(now); !ok || at.After(now) {
 		return nil
 	}
 	return s.live(append(s.moves[:0], lifecycle.Event{Move: lifecycle.MoveTick, Time: now}))
+}
+
+// translate returns the moves that an action stands for. What is rejected will
+// not be tried again, so it ends rather than being held.
+func (s *Scheduler) translate(a *lockstep.Action) []lifecycle.Event {
+	if a.Kind == lockstep.ActionReject {
+		return append(s.moves[:0], lifecycle.Event{Move: lifecycle.MoveCancel, Time: a.Time, Job: a.Job, Reason: a.Reason})
+	}
+	plain := *a
+	plain.Deadline = time.Time{} // gang keeps it
+	return s.lives.ForAction(s.moves[:0], &plain)
+}
+
+// policyWake returns when the policy's order changes by itself.
+func (s *Scheduler) policyWake(now time.Time) (time.Time, bool) {
+	if w, ok := s.policy.(Waker); ok {
+		return w.NextWake(now)
+	}
+	return time.Time{}, false
 }
 
 // saved notes that a job which can be preempted saved its work before it left.
@@ -138,10 +158,9 @@ func (s *Scheduler) node(e *lockstep.Event) error {
 			return err
 		}
 	}
-	usage := s.room.Usage()
-	s.placer.free = usage.Free
+	s.placer.count()
 	if c, ok := s.policy.(capacity); ok {
-		return c.setCapacity(e.Time, lockstep.WholeGPU.Mul(int64(usage.Free)).Add(s.placer.heldGPUs()))
+		return c.setCapacity(e.Time, lockstep.WholeGPU.Mul(int64(s.placer.free)).Add(s.placer.heldGPUs()))
 	}
 	return nil
 }
@@ -165,7 +184,7 @@ func (s *Scheduler) lose(e *lockstep.Event) error {
 // leave closes the accounts of a job that has left gang admission.
 func (s *Scheduler) leave(now time.Time, j *job) error {
 	id := j.gang.ID
-	j.on, j.held, j.gone = false, 0, true
+	j.on, j.held, j.gone, j.plan, j.shown = false, 0, true, nil, nil
 	if err := s.unlease(now, id); err != nil {
 		return err
 	}
@@ -214,13 +233,14 @@ func (s *Scheduler) forget(id lockstep.JobID) {
 			break
 		}
 	}
+	_ = s.gangs.Forget(id)
 	s.drop(id)
 }
 
-// drop forgets a job in every part; a part may have forgotten it already.
+// drop forgets a job in every part but admission, which has a limit of its own;
+// a part may have forgotten it already.
 func (s *Scheduler) drop(id lockstep.JobID) {
 	delete(s.jobs, id)
-	_ = s.gangs.Forget(id)
 	_ = s.lives.Forget(id)
 	_ = s.policy.Forget(id)
 }
@@ -275,6 +295,7 @@ type placer struct {
 	*placement.State
 	held   map[lockstep.JobID]int
 	free   int             // devices of open nodes that nobody holds
+	closed bool            // some node is not open
 	rivals int             // holders whose term is over and that this pass has not decided
 	loose  int             // jobs that want no device and so may fit where none is free
 	marks  []lockstep.Mark // open what-ifs
@@ -287,7 +308,7 @@ func (p *placer) Apply(plan *lockstep.Plan) error {
 	if len(p.marks) == 0 {
 		n := devices(plan)
 		p.held[plan.Job] = n
-		p.free -= n
+		p.change(-n)
 	}
 	return nil
 }
@@ -297,10 +318,25 @@ func (p *placer) Release(id lockstep.JobID) error {
 		return err
 	}
 	if len(p.marks) == 0 {
-		p.free += p.held[id]
+		p.change(p.held[id])
 		delete(p.held, id)
 	}
 	return nil
+}
+
+// change counts devices that became free, or were taken.
+func (p *placer) change(n int) {
+	if p.closed {
+		p.count() // some of them may sit on a node that is closed
+		return
+	}
+	p.free += n
+}
+
+// count counts afresh. O(nodes).
+func (p *placer) count() {
+	usage := p.Usage()
+	p.free, p.closed = usage.Free, usage.Open != usage.Nodes
 }
 
 func (p *placer) Mark() lockstep.Mark {

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -38,9 +40,12 @@ type Waker interface {
 	NextWake(now time.Time) (time.Time, bool)
 }
 
-// opener and capacity are what the policies of this package can also do.
+// opener, capacity and knower are what the policies of this package can also do.
 type (
-	opener   interface{ open(now time.Time) error }
+	opener interface{ open(now time.Time) error }
+	knower interface {
+		knows(id lockstep.JobID, on bool) bool
+	}
 	capacity interface {
 		setCapacity(now time.Time, amount lockstep.MilliGPU) error
 	}
@@ -49,11 +54,11 @@ type (
 // Fair returns a policy that goes by what l says tenants and jobs are owed.
 // Tenants join l before, or with its default weight.
 func Fair(l *fairness.Ledger) Policy {
-	return &fair{Ledger: l, awaiting: make(map[lockstep.JobID]bool)}
+	return newFair(l)
 }
 
 // Ordered returns a policy that goes by the order of q.
-func Ordered(q *order.Queue) Policy { return &ordered{Queue: q} }
+func Ordered(q *order.Queue) Policy { return &ordered{q} }
 
 // fair adapts a ledger.
 type fair struct {
@@ -62,6 +67,13 @@ type fair struct {
 	// awaiting are the jobs that were granted room which others are still
 	// leaving: they are not charged yet, but passes take them for granted.
 	awaiting map[lockstep.JobID]bool
+	// due are the holders that compete: the ledger keeps that for itself, and
+	// not in a snapshot, but a pass that is cut short leaves some.
+	due map[lockstep.JobID]bool
+}
+
+func newFair(l *fairness.Ledger) *fair {
+	return &fair{Ledger: l, awaiting: make(map[lockstep.JobID]bool), due: make(map[lockstep.JobID]bool)}
 }
 
 func (f *fair) open(now time.Time) error {
@@ -77,11 +89,22 @@ func (f *fair) setCapacity(now time.Time, amount lockstep.MilliGPU) error {
 	return f.SetCapacity(now, amount)
 }
 
+func (f *fair) knows(id lockstep.JobID, on bool) bool {
+	st, err := f.JobStatement(lockstep.FromNanos(math.MaxInt64), id) // reading changes nothing, at whatever time
+	return err == nil && !st.Done && st.Running == on
+}
+
 func (f *fair) Submit(now time.Time, g *lockstep.Gang) error {
 	return f.Ledger.Submit(now, g.ID, g.Tenant, mostGPUs(g))
 }
 
-func (f *fair) Due(_ time.Time, id lockstep.JobID) error { return f.Ledger.Due(id) }
+func (f *fair) Due(_ time.Time, id lockstep.JobID) error {
+	if err := f.Ledger.Due(id); err != nil {
+		return err
+	}
+	f.due[id] = true
+	return nil
+}
 
 func (f *fair) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU) error {
 	delete(f.awaiting, id)
@@ -90,16 +113,20 @@ func (f *fair) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU) e
 
 func (f *fair) Stop(now time.Time, id lockstep.JobID) error {
 	delete(f.awaiting, id)
+	delete(f.due, id)
 	return f.Ledger.Stop(now, id)
 }
 
 func (f *fair) Finish(now time.Time, id lockstep.JobID) error {
 	delete(f.awaiting, id)
+	delete(f.due, id)
 	return f.Ledger.Finish(now, id)
 }
 
 func (f *fair) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
 	switch {
+	case outcome == lockstep.Kept:
+		delete(f.due, id)
 	case outcome == lockstep.Granted:
 		f.awaiting[id] = true
 	case outcome == lockstep.Dropped && f.awaiting[id]:
@@ -111,18 +138,18 @@ func (f *fair) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
 }
 
 // ordered adapts a queue.
-type ordered struct {
-	*order.Queue
-	guard func(lockstep.TenantID) error
-}
+type ordered struct{ *order.Queue }
 
 func (o *ordered) Submit(now time.Time, g *lockstep.Gang) error {
-	if o.guard != nil {
-		if err := o.guard(g.Tenant); err != nil {
-			return err
-		}
-	}
 	return o.Queue.Submit(now, order.JobOf(g))
+}
+
+// Due leaves alone what competes already.
+func (o *ordered) Due(now time.Time, id lockstep.JobID) error {
+	if err := o.Queue.Due(now, id); !errors.Is(err, lockstep.ErrConflict) {
+		return err
+	}
+	return nil
 }
 
 func (o *ordered) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU) error {
@@ -135,26 +162,38 @@ func (o *ordered) Start(now time.Time, id lockstep.JobID, held lockstep.MilliGPU
 	return nil
 }
 
+func (o *ordered) knows(id lockstep.JobID, _ bool) bool {
+	_, ok := o.Job(id)
+	return ok
+}
+
 func (o *ordered) Forget(lockstep.JobID) error { return nil } // nothing is kept
 
 // NextWake is never: levels change while jobs run, and are looked at when their
 // terms are over or somebody comes.
 func (o *ordered) NextWake(time.Time) (time.Time, bool) { return time.Time{}, false }
 
+// guarded refuses the jobs of tenants without a weight.
+type guarded struct {
+	Policy
+	guard func(lockstep.TenantID) error
+}
+
+func (p *guarded) Submit(now time.Time, g *lockstep.Gang) error {
+	if err := p.guard(g.Tenant); err != nil {
+		return err
+	}
+	return p.Policy.Submit(now, g)
+}
+
 // orderer ends a pass when there is nothing left to give: no device is free and
 // no holder competes. Nothing that Next could propose would be granted then.
 type orderer struct {
 	Policy
-	placer *placer
-	quota  *static
-	jobs   map[lockstep.JobID]*job
-}
-
-func (o *orderer) Begin(now time.Time) {
-	if o.quota != nil {
-		clear(o.quota.stuck)
-	}
-	o.Policy.Begin(now)
+	placer  *placer
+	quota   *static // nil for none
+	tenants *within // that the quota holds for
+	jobs    map[lockstep.JobID]*job
 }
 
 func (o *orderer) Next() (lockstep.JobID, bool) {
@@ -165,10 +204,17 @@ func (o *orderer) Next() (lockstep.JobID, bool) {
 }
 
 func (o *orderer) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
-	if j := o.jobs[id]; j != nil && j.on && outcome != lockstep.Dropped {
-		o.placer.rivals-- // it held devices, so its term was over
+	if j := o.jobs[id]; j != nil && j.on {
+		if outcome == lockstep.Dropped {
+			outcome = lockstep.Kept // it does not compete any more: a pass that was cut short kept it
+		} else {
+			o.placer.rivals-- // its term was over
+		}
 	}
 	o.Policy.Outcome(id, outcome)
+	if o.quota != nil && outcome == lockstep.Blocked && !o.quota.Check(o.jobs[id].gang, nil).Feasible {
+		o.tenants.skip() // whoever comes later waits behind it
+	}
 }
 
 // mostGPUs returns the devices that g takes with as many members as it may have.

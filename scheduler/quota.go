@@ -14,7 +14,6 @@ import (
 type static struct {
 	*quota.Quota
 	weight  int64                      // of tenants that are not named
-	stuck   map[lockstep.TenantID]bool // tenants of which a job had no quota in this pass
 	charges map[lockstep.JobID]*charge // what Quota was told, since it has no snapshot
 	joined  map[lockstep.TenantID]bool // tenants that are not named
 }
@@ -36,7 +35,7 @@ func newStatic(cfg Config, devices int) (*static, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &static{Quota: q, weight: cfg.DefaultWeight, stuck: make(map[lockstep.TenantID]bool), charges: make(map[lockstep.JobID]*charge), joined: make(map[lockstep.TenantID]bool)}, nil
+	return &static{Quota: q, weight: cfg.DefaultWeight, charges: make(map[lockstep.JobID]*charge), joined: make(map[lockstep.TenantID]bool)}, nil
 }
 
 // join lets an unnamed tenant in.
@@ -51,16 +50,11 @@ func (q *static) join(t lockstep.TenantID) error {
 // Check is that of gang.Quota.
 func (q *static) Check(g *lockstep.Gang, counts []int) lockstep.Verdict {
 	v := q.Quota.Check(g, counts)
-	if q.stuck[g.Tenant] {
-		v.Feasible, v.Reason = false, lockstep.ReasonQuota
+	if v.Feasible {
 		return v
 	}
-	if !v.Feasible {
-		if u, ok := q.Usage(g.Tenant); ok && u.Jobs == 0 && v.Reason == lockstep.ReasonQuota {
-			v.Feasible, v.Reason = true, ""
-		} else if isLeast(g, counts) {
-			q.stuck[g.Tenant] = true
-		}
+	if u, ok := q.Usage(g.Tenant); ok && u.Jobs == 0 && v.Reason == lockstep.ReasonQuota {
+		v.Feasible, v.Reason = true, ""
 	}
 	return v
 }
@@ -81,14 +75,4 @@ func (q *static) Refund(id lockstep.JobID) error {
 	}
 	delete(q.charges, id)
 	return nil
-}
-
-// isLeast reports whether counts are the fewest members of g.
-func isLeast(g *lockstep.Gang, counts []int) bool {
-	for i := range counts {
-		if counts[i] > g.Roles[i].Min {
-			return false
-		}
-	}
-	return true
 }

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -36,15 +35,6 @@ type Scheduler struct {
 	due   []lease.Lease
 }
 
-// job is what the composition itself knows of a job: what the policy was told.
-type job struct {
-	gang  *lockstep.Gang
-	on    bool              // it holds devices
-	held  lockstep.MilliGPU // what it is charged for meanwhile
-	gone  bool              // it has left
-	retry bool              // it failed, and lifecycle will have it tried again
-}
-
 // Apply takes note of what the host observed at e.Time. It decides nothing: call
 // Step behind it, once for all events of one time.
 func (s *Scheduler) Apply(e lockstep.Event) error {
@@ -53,9 +43,12 @@ func (s *Scheduler) Apply(e lockstep.Event) error {
 		return err
 	}
 	var err error
-	if e.Kind == lockstep.EventSubmit {
+	switch j := s.jobs[e.Job]; {
+	case e.Kind == lockstep.EventSubmit:
 		err = s.submit(e)
-	} else {
+	case e.Kind == lockstep.EventCancel && j != nil && j.retry:
+		err = s.live(s.lives.ForEvent(s.moves[:0], &e)) // admission does not have it
+	default:
 		was, _ := s.gangs.State(e.Job)
 		if err = s.gangs.Apply(e); err == nil {
 			err = s.observe(&e, was.Phase)
@@ -65,7 +58,10 @@ func (s *Scheduler) Apply(e lockstep.Event) error {
 		s.now = before
 		return err
 	}
-	s.record(Entry{Event: &e})
+	if s.seq++; s.cfg.Log != nil {
+		taken := e
+		s.cfg.Log(Entry{Seq: s.seq, Event: &taken})
+	}
 	return nil
 }
 
@@ -76,7 +72,7 @@ func (s *Scheduler) submit(e lockstep.Event) error {
 	}
 	id := e.Gang.ID
 	if old := s.jobs[id]; old != nil && (!old.gone || old.retry) {
-		return fault(lockstep.ErrDuplicate, "apply", "Gang.ID", strconv.Quote(string(id)), "has not left")
+		return fault(lockstep.ErrDuplicate, "apply", "Gang.ID", quote(id), "has not left")
 	} else if old != nil {
 		s.forget(id)
 	}
@@ -136,6 +132,11 @@ func (s *Scheduler) Step(now time.Time) ([]lockstep.Action, error) {
 	if err := s.boundary(now); err != nil {
 		return nil, err
 	}
+	if at, ok := s.policyWake(now); ok && !at.After(now) {
+		if err := s.gangs.Reconsider(now); err != nil {
+			return nil, err
+		}
+	}
 	actions, err := s.gangs.Step(now)
 	s.placer.rivals = 0
 	for i := range actions {
@@ -169,9 +170,7 @@ func (s *Scheduler) boundary(now time.Time) error {
 // carry tells lifecycle, leases and policy what was decided. The action goes on
 // to the host with a plan that no longer names the state it was made from.
 func (s *Scheduler) carry(a *lockstep.Action) error {
-	plain := *a
-	plain.Deadline = time.Time{} // gang keeps it
-	if err := s.live(s.lives.ForAction(s.moves[:0], &plain)); err != nil {
+	if err := s.live(s.translate(a)); err != nil {
 		return err
 	}
 	if s.leases != nil {
@@ -180,84 +179,13 @@ func (s *Scheduler) carry(a *lockstep.Action) error {
 		}
 	}
 	if a.Plan != nil {
-		p := *a.Plan
-		p.Version = 0
-		a.Plan = &p
+		a.Plan = s.jobs[a.Job].show(a.Plan)
+	}
+	switch a.Kind {
+	case lockstep.ActionExtend, lockstep.ActionEvict, lockstep.ActionMove:
+		return nil // it holds what it held
 	}
 	return s.settle(a.Time, a.Job)
-}
-
-// let records the outcome of a decision in the lease table.
-func (s *Scheduler) let(a *lockstep.Action) error {
-	l, held := s.leases.Get(a.Job)
-	var err error
-	switch a.Kind {
-	case lockstep.ActionStart:
-		c := &a.Plan.Gang.Capabilities
-		_, err = s.leases.Grant(a.Time, a.Job, max(planGPUs(a.Plan), 1), s.term(c.Save+c.Restore))
-	case lockstep.ActionExtend:
-		if held && !l.Boundary.After(a.Time) {
-			_, err = s.leases.Extend(a.Time, a.Job)
-		}
-	case lockstep.ActionEvict, lockstep.ActionMove:
-		if held && l.State != lease.Yielding && a.Eviction != nil {
-			_, err = s.leases.Yield(a.Time, a.Job, a.Time.Add(max(a.Eviction.Grace+a.Eviction.Cost.Save, 1)), a.Reason)
-		}
-	case lockstep.ActionResize:
-		if !held {
-			break
-		}
-		if keep := planGPUs(a.Plan); a.Eviction == nil {
-			_, _, err = s.leases.Resize(a.Time, a.Job, keep)
-		} else {
-			_, err = s.leases.Shrink(a.Time, a.Job, keep, a.Time.Add(max(a.Eviction.Grace, 1)), a.Reason)
-		}
-	}
-	return err
-}
-
-// settle tells the policy and the lease table what job holds now, if that is not
-// what they were told before.
-func (s *Scheduler) settle(now time.Time, id lockstep.JobID) error {
-	j := s.jobs[id]
-	if j == nil || j.gone {
-		return nil
-	}
-	st, _ := s.gangs.State(id)
-	on, holds := false, lockstep.MilliGPU(0)
-	switch st.Phase {
-	case gang.Leaving, gang.Moving, gang.Resizing:
-		return nil // as before, until the host reports them gone
-	case gang.Held, gang.Running:
-		on, holds = true, planGPUs(st.Plan)
-	case gang.Gone:
-		return s.leave(now, j)
-	}
-	was := *j
-	j.on, j.held = on, holds
-	switch {
-	case on && !was.on:
-		return s.policy.Start(now, id, holds)
-	case was.on && !on:
-		return s.stop(now, j)
-	case holds == was.held:
-		return nil
-	}
-	if l, held := s.lease(id); held && l.Amount != holds {
-		if _, _, err := s.leases.Resize(now, id, holds); err != nil {
-			return err
-		}
-	}
-	return s.policy.Resize(now, id, holds)
-}
-
-// stop ends what job holds in the eyes of the policy and the lease table.
-func (s *Scheduler) stop(now time.Time, j *job) error {
-	j.on, j.held = false, 0
-	if err := s.unlease(now, j.gang.ID); err != nil {
-		return err
-	}
-	return s.policy.Stop(now, j.gang.ID)
 }
 
 // NextWake returns when Step is to be called next if nothing happens before;
@@ -276,9 +204,7 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	if s.again > 0 {
 		earlier(s.lives.NextWake(now))
 	}
-	if w, is := s.policy.(Waker); is {
-		earlier(w.NextWake(now))
-	}
+	earlier(s.policyWake(now))
 	if ok && at.UnixNano() < s.now && s.now != math.MinInt64 {
 		at = lockstep.FromNanos(s.now)
 	}

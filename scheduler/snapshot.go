@@ -2,21 +2,16 @@ package scheduler
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/fairness"
 	"github.com/lockstep-gpu/lockstep/gang"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 	"github.com/lockstep-gpu/lockstep/lease"
 	"github.com/lockstep-gpu/lockstep/lifecycle"
 	"github.com/lockstep-gpu/lockstep/placement"
@@ -60,7 +55,11 @@ func (s *Scheduler) Replay(e Entry) ([]lockstep.Action, error) {
 	return s.Step(e.Step)
 }
 
-const magic = "lockstep scheduler 1 "
+// format and version are what a snapshot's header says.
+const (
+	format  = "lockstep/scheduler"
+	version = 1
+)
 
 // image is what a snapshot holds: the state of each part, by itself, and what
 // the composition keeps.
@@ -73,6 +72,7 @@ type image struct {
 	Jobs    []jobImage          `json:"jobs"` // by ID
 	Gone    []lockstep.JobID    `json:"gone"`
 	Wait    []lockstep.JobID    `json:"wait,omitempty"`    // granted and not charged, by ID
+	Due     []lockstep.JobID    `json:"due,omitempty"`     // holders that compete, by ID
 	Charges []chargeImage       `json:"charges,omitempty"` // by job
 	Joined  []lockstep.TenantID `json:"joined,omitempty"`  // tenants that joined the quota unnamed
 	Room    []byte              `json:"room"`
@@ -101,9 +101,17 @@ type snapshotter interface{ Snapshot(w io.Writer) error }
 // then JSON. Equal states give equal bytes. A Policy of the host's own is not in
 // it. With the log of the inputs behind it, Restore and Replay continue as s does.
 func (s *Scheduler) Snapshot(w io.Writer) error {
-	img := image{
+	img, err := s.image()
+	if err != nil {
+		return err
+	}
+	return snapshot.WriteJSON(w, "scheduler: snapshot", format, version, img)
+}
+
+func (s *Scheduler) image() (*image, error) {
+	img := &image{
 		Rule: s.cfg.Rule, Own: s.cfg.Policy != nil, Now: s.now, Opened: s.opened, Seq: s.seq,
-		Gone: s.gone, Jobs: []jobImage{},
+		Gone: append([]lockstep.JobID{}, s.gone...), Jobs: []jobImage{},
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]
@@ -115,39 +123,25 @@ func (s *Scheduler) Snapshot(w io.Writer) error {
 		}
 		img.Joined = slices.Sorted(maps.Keys(q.joined))
 	}
-	parts := []struct {
-		from snapshotter
-		to   *[]byte
-	}{{s.room, &img.Room}, {s.gangs, &img.Gangs}, {s.lives, &img.Lives}}
-	if s.leases != nil {
-		parts = append(parts, struct {
-			from snapshotter
-			to   *[]byte
-		}{s.leases, &img.Leases})
+	if f, ok := s.inner().(*fair); ok {
+		img.Wait, img.Due = slices.Sorted(maps.Keys(f.awaiting)), slices.Sorted(maps.Keys(f.due))
 	}
-	if f, ok := s.policy.(*fair); ok {
-		img.Wait = slices.Sorted(maps.Keys(f.awaiting))
-	}
-	if p, ok := s.policy.(snapshotter); ok && !img.Own {
-		parts = append(parts, struct {
-			from snapshotter
-			to   *[]byte
-		}{p, &img.Policy})
-	}
-	for _, p := range parts {
+	var err error
+	save := func(part any) []byte {
 		var b bytes.Buffer
-		if err := p.from.Snapshot(&b); err != nil {
-			return err
+		if p, ok := part.(snapshotter); ok && err == nil {
+			err = p.Snapshot(&b)
 		}
-		*p.to = b.Bytes()
+		return b.Bytes()
 	}
-	body, err := json.Marshal(img)
-	if err != nil {
-		return fmt.Errorf("scheduler: snapshot: %w", err)
+	img.Room, img.Gangs, img.Lives = save(s.room), save(s.gangs), save(s.lives)
+	if s.leases != nil {
+		img.Leases = save(s.leases)
 	}
-	sum := sha256.Sum256(body)
-	_, err = fmt.Fprintf(w, "%s%s\n%s\n", magic, hex.EncodeToString(sum[:]), body)
-	return err
+	if !img.Own {
+		img.Policy = save(s.inner())
+	}
+	return img, err
 }
 
 // Restore reads what Snapshot wrote, for use with the same configuration. Bytes
@@ -155,7 +149,8 @@ func (s *Scheduler) Snapshot(w io.Writer) error {
 // of another rule or cluster lockstep.ErrConflict. Config.Nodes are not read: the
 // snapshot has them.
 func Restore(cfg Config, r io.Reader) (*Scheduler, error) {
-	img, err := readImage(r)
+	img := new(image)
+	body, err := snapshot.ReadJSON(r, "scheduler: restore", format, version, img)
 	if err != nil {
 		return nil, err
 	}
@@ -175,22 +170,28 @@ func Restore(cfg Config, r io.Reader) (*Scheduler, error) {
 		if j.Retry {
 			s.again++
 		}
-		if (!j.Gone || j.Retry) && mostGPUs(j.Gang) == 0 {
+		if !j.Gone && mostGPUs(j.Gang) == 0 {
 			s.placer.loose++
 		}
 	}
 	if err := s.restoreParts(img); err != nil {
 		return nil, err
 	}
-	return s, nil
+	if img, err = s.image(); err != nil {
+		return nil, err
+	}
+	if err := snapshot.CheckJSON("scheduler: restore", body, img); err != nil {
+		return nil, err
+	}
+	return s, s.restoreDue()
 }
 
 func (s *Scheduler) restoreParts(img *image) (err error) {
-	if s.room, err = placement.Restore(bytes.NewReader(img.Room), s.cfg.Tree, placement.Config{}); err != nil {
+	if s.room, err = placement.Restore(s.cfg.Tree, placement.Config{}, bytes.NewReader(img.Room)); err != nil {
 		return err
 	}
 	s.placer.State = s.room
-	s.placer.free = s.room.Usage().Free
+	s.placer.count()
 	var p lockstep.Plan
 	for _, id := range s.room.Jobs() {
 		s.room.Plan(id, &p)
@@ -213,16 +214,75 @@ func (s *Scheduler) restoreParts(img *image) (err error) {
 			return err
 		}
 	}
-	return s.restoreDue()
+	return s.agree()
+}
+
+// started reports whether a job in this state has been started and not left.
+func started(s lifecycle.State) bool {
+	switch s {
+	case lifecycle.Starting, lifecycle.Running, lifecycle.Draining, lifecycle.Lost, lifecycle.Cleaning:
+		return true
+	}
+	return false
+}
+
+// agree checks that the parts speak of the same jobs.
+func (s *Scheduler) agree() error {
+	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
+		if j := s.jobs[id]; !j.gone {
+			if reason := s.disagree(id, j); reason != "" {
+				return inconsistent(id, reason)
+			}
+		}
+	}
+	left := make(map[lockstep.JobID]bool)
+	for _, id := range s.gone {
+		if j := s.jobs[id]; j == nil || !j.gone || j.retry || left[id] {
+			return inconsistent(id, "is said to have left")
+		}
+		left[id] = true
+	}
+	for _, id := range s.room.Jobs() {
+		if j := s.jobs[id]; j == nil || j.gone {
+			return inconsistent(id, "has room and is not there")
+		}
+	}
+	return nil
+}
+
+// disagree says what the parts do not agree on about a job that has not left.
+func (s *Scheduler) disagree(id lockstep.JobID, j *job) string {
+	st, ok := s.gangs.State(id)
+	life, lives := s.lives.Job(id)
+	_, leased := s.lease(id)
+	policy, asked := s.inner().(knower)
+	var room lockstep.Plan
+	switch {
+	case !ok || !lives:
+		return "not known to every part"
+	case s.leases != nil && leased != started(life.State):
+		return "has a lease and does not run, or runs without"
+	case j.on && (st.Phase == gang.Queued || st.Phase == gang.Awaiting):
+		return "holds devices and waits"
+	case st.Plan != nil && !(s.room.Plan(id, &room) && slices.Equal(room.Members, st.Plan.Members)):
+		return "has a plan and not its room"
+	case asked && !policy.knows(id, j.on):
+		return "is not what the policy has it for"
+	}
+	return ""
+}
+
+func inconsistent(id lockstep.JobID, reason string) error {
+	return fault(lockstep.ErrInvalid, "restore", "snapshot", quote(id), reason)
 }
 
 func (s *Scheduler) restorePolicy(img *image) error {
+	if img.Own {
+		return nil
+	}
 	in := bytes.NewReader(img.Policy)
-	switch p := s.policy.(type) {
+	switch p := s.inner().(type) {
 	case *fair:
-		if img.Own {
-			return nil
-		}
 		l, err := fairness.Restore(s.ledgerConfig(0), in)
 		if err != nil {
 			return err
@@ -231,11 +291,15 @@ func (s *Scheduler) restorePolicy(img *image) error {
 		for _, id := range img.Wait {
 			p.awaiting[id] = true
 		}
-	case *ordered:
-		if img.Own {
-			return nil
+		for _, id := range img.Due {
+			if err := p.Due(lockstep.FromNanos(s.now), id); err != nil {
+				return inconsistent(id, err.Error())
+			}
 		}
-		q, err := order.Restore(in, order.Config{Order: s.cfg.order()})
+	case *within:
+		return p.restore(s.ledgerConfig(0), img.Policy)
+	case *ordered:
+		q, err := order.Restore(order.Config{Order: s.cfg.order()}, in)
 		if err != nil {
 			return err
 		}
@@ -273,36 +337,10 @@ func (s *Scheduler) restoreDue() error {
 		if !st.Due {
 			continue
 		}
-		if err := s.policy.Due(lockstep.FromNanos(s.now), id); err != nil && !errors.Is(err, lockstep.ErrConflict) {
-			return err // order.Queue keeps it, and says so
+		if err := s.policy.Due(lockstep.FromNanos(s.now), id); err != nil {
+			return err
 		}
 		s.placer.rivals++
 	}
 	return nil
-}
-
-func readImage(r io.Reader) (*image, error) {
-	bad := func(reason string) error {
-		return fault(lockstep.ErrInvalid, "restore", "snapshot", "", reason)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: restore: %w", err)
-	}
-	head, body, ok := bytes.Cut(data, []byte("\n"))
-	text, known := strings.CutPrefix(string(head), magic)
-	if !ok || !known {
-		return nil, bad("not a snapshot of this version")
-	}
-	body, ended := bytes.CutSuffix(body, []byte("\n"))
-	if sum := sha256.Sum256(body); !ended || text != hex.EncodeToString(sum[:]) {
-		return nil, bad("cut off or changed")
-	}
-	img := new(image)
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(img); err != nil {
-		return nil, bad(err.Error())
-	}
-	return img, nil
 }

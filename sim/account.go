@@ -3,13 +3,11 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/fairness"
-	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // account measures a simulation: a ledger of its own beside whatever the
@@ -23,15 +21,15 @@ type account struct {
 	changed  bool // the ledger changed since it was looked at last
 
 	held     lockstep.MilliGPU // by all jobs now
-	service  int128.Int        // sum over jobs of amount × time held, counted apart from the ledger
-	saving   int128.Int        // of it in checkpoints
-	resuming int128.Int        // of it in resumes
+	service  lockstep.GPUTime  // sum over jobs of amount × time held, counted apart from the ledger
+	saving   lockstep.GPUTime  // of it in checkpoints
+	resuming lockstep.GPUTime  // of it in resumes
 
 	nodes      map[lockstep.NodeID]*node
-	loose      int64      // free devices on nodes partly in use
-	unused     int64      // free devices
-	looseT     int128.Int // over time
-	unusedT    int128.Int
+	loose      lockstep.MilliGPU // free devices on nodes partly in use
+	unused     lockstep.MilliGPU // free devices
+	looseT     lockstep.GPUTime  // over time
+	unusedT    lockstep.GPUTime
 	waiting    int
 	finished   int
 	indices    []float64 // of jobs
@@ -47,7 +45,7 @@ type tenant struct {
 	jobs    int
 	waiting int
 	held    lockstep.MilliGPU
-	worst   fairness.GPUTime
+	worst   lockstep.GPUTime
 }
 
 // node is what the host knows of a node: who may not share what.
@@ -104,24 +102,20 @@ func (a *account) openNodes(h *host) error {
 			continue
 		}
 		n := tree.DeviceCount(slot)
-		a.nodes[id] = &node{all: lockstep.DeviceSet(math.MaxUint64 >> (64 - n) & (1<<n - 1)), size: int64(n)}
-		if n == 64 {
-			a.nodes[id].all = math.MaxUint64
-		}
+		a.nodes[id] = &node{all: ^lockstep.DeviceSet(0) >> (64 - n), size: int64(n)}
 		devices += int64(n)
 	}
-	a.unused = devices
+	a.unused = lockstep.WholeGPU.Mul(devices)
 	if a.capacity == 0 {
-		a.capacity = lockstep.WholeGPU.Mul(devices)
+		a.capacity = a.unused
 	}
 	return nil
 }
 
 // pass counts the time up to t, in which nothing happens.
 func (a *account) pass(h *host, t int64) {
-	dt := uint64(t - h.now)
-	a.looseT = a.looseT.Add(int128.Mul(uint64(a.loose), dt))
-	a.unusedT = a.unusedT.Add(int128.Mul(uint64(a.unused), dt))
+	a.looseT = a.looseT.Add(lockstep.GPUTimeOf(a.loose, dur(t-h.now)))
+	a.unusedT = a.unusedT.Add(lockstep.GPUTimeOf(a.unused, dur(t-h.now)))
 	a.series.pass(h, a, t)
 }
 
@@ -169,10 +163,10 @@ func (a *account) hold(h *host, j *run) error {
 // use changes which devices of a node are in use.
 func (a *account) use(n *node, used lockstep.DeviceSet) {
 	count := func(sign int64) {
-		free := n.size - int64(n.used.Len())
-		a.unused += sign * free
+		free := lockstep.WholeGPU.Mul(sign * (n.size - int64(n.used.Len())))
+		a.unused += free
 		if n.used != 0 {
-			a.loose += sign * free
+			a.loose += free
 		}
 	}
 	count(-1)
@@ -183,7 +177,7 @@ func (a *account) use(n *node, used lockstep.DeviceSet) {
 // free notes that j, which has ended or waits again, gives its devices back.
 func (a *account) free(h *host, j *run) error {
 	a.changed = true
-	a.service = a.service.Add(int128.Mul(uint64(j.amount), uint64(h.now-j.since)))
+	a.service = a.service.Add(lockstep.GPUTimeOf(j.amount, dur(h.now-j.since)))
 	j.tenant.held -= j.amount
 	a.held -= j.amount
 	if a.nodes != nil {
@@ -230,15 +224,15 @@ func (a *account) end(h *host, j *run) error {
 }
 
 func (a *account) save(j *run, cost int64) {
-	a.saving = a.saving.Add(int128.Mul(uint64(j.amount), uint64(cost)))
+	a.saving = a.saving.Add(lockstep.GPUTimeOf(j.amount, dur(cost)))
 }
 
 func (a *account) resume(j *run, cost int64) {
-	a.resuming = a.resuming.Add(int128.Mul(uint64(j.amount), uint64(cost)))
+	a.resuming = a.resuming.Add(lockstep.GPUTimeOf(j.amount, dur(cost)))
 }
 
 func (a *account) unresume(j *run, rest int64) {
-	a.resuming = a.resuming.Sub(int128.Mul(uint64(j.amount), uint64(rest)))
+	a.resuming = a.resuming.Sub(lockstep.GPUTimeOf(j.amount, dur(rest)))
 }
 
 // contested reports whether at least two tenants have jobs that wait.
@@ -270,7 +264,7 @@ func (a *account) look(h *host, before bool) error {
 func (a *account) close(h *host) error {
 	for _, j := range h.runs {
 		if j.amount > 0 {
-			a.service = a.service.Add(int128.Mul(uint64(j.amount), uint64(h.now-j.since)))
+			a.service = a.service.Add(lockstep.GPUTimeOf(j.amount, dur(h.now-j.since)))
 			j.rec.Held += dur(h.now - j.since)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // host does what the scheduler says to jobs that run by themselves.
@@ -26,6 +27,7 @@ type host struct {
 	events      int
 	actions     int
 	steps       int
+	event       lockstep.Event // memory for the one that is on its way
 }
 
 // state is what a job does.
@@ -53,7 +55,6 @@ type run struct {
 	since   int64             // held since
 	from    int64             // working since, its resume done: may lie ahead
 	begun   bool
-	saves   int64 // time that checkpoints and resumes are to take, beyond the work, in this attempt
 	version uint64
 	waits   int64 // waiting since
 	rec     Record
@@ -92,26 +93,9 @@ func newHost(cfg Config, jobs []Job, s Scheduler) (*host, error) {
 	}
 	all := make([]run, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		field := "jobs[" + strconv.Itoa(i) + "]"
-		switch {
-		case j.Gang == nil:
-			return nil, fault(lockstep.ErrInvalid, "run", field+".Gang", "nil", "required")
-		case j.Submit < 0 || j.Submit > lockstep.MaxWalltime:
-			return nil, fault(lockstep.ErrInvalid, "run", field+".Submit", j.Submit.String(), "want 0 to "+lockstep.MaxWalltime.String())
-		case j.Duration <= 0 || j.Duration > lockstep.MaxWalltime:
-			return nil, fault(lockstep.ErrInvalid, "run", field+".Duration", j.Duration.String(), "want more than 0, to "+lockstep.MaxWalltime.String())
-		case h.byID[j.Gang.ID] != nil:
-			return nil, fault(lockstep.ErrDuplicate, "run", field+".Gang.ID", strconv.Quote(string(j.Gang.ID)), "occurs twice")
-		}
-		if err := j.Gang.Validate(); err != nil {
+		if err := h.add(&all[i], &jobs[i], "jobs["+strconv.Itoa(i)+"]"); err != nil {
 			return nil, err
 		}
-		r := &all[i]
-		r.gang, r.submit, r.work = j.Gang, zero+int64(j.Submit), int64(j.Duration)
-		r.rec = Record{Job: j.Gang.ID, Tenant: j.Gang.Tenant, GPUs: j.Gang.GPUs(nil), Submit: j.Submit, Duration: j.Duration}
-		h.byID[j.Gang.ID] = r
-		h.runs = append(h.runs, r)
 	}
 	slices.SortStableFunc(h.runs, func(a, b *run) int {
 		return cmp.Or(cmp.Compare(a.submit, b.submit), cmp.Compare(a.gang.ID, b.gang.ID))
@@ -124,7 +108,31 @@ func newHost(cfg Config, jobs []Job, s Scheduler) (*host, error) {
 	return h, err
 }
 
-func (h *host) apply(e *lockstep.Event) error {
+// add takes in a job, which is found at the path field.
+func (h *host) add(r *run, j *Job, field string) error {
+	switch {
+	case j.Gang == nil:
+		return fault(lockstep.ErrInvalid, "run", field+".Gang", "nil", "required")
+	case j.Submit < 0 || j.Submit > lockstep.MaxWalltime:
+		return fault(lockstep.ErrInvalid, "run", field+".Submit", j.Submit.String(), "want 0 to "+lockstep.MaxWalltime.String())
+	case j.Duration <= 0 || j.Duration > lockstep.MaxWalltime:
+		return fault(lockstep.ErrInvalid, "run", field+".Duration", j.Duration.String(), "want more than 0, to "+lockstep.MaxWalltime.String())
+	case h.byID[j.Gang.ID] != nil:
+		return fault(lockstep.ErrDuplicate, "run", field+".Gang.ID", errtext.Quote(j.Gang.ID), "occurs twice")
+	}
+	if err := j.Gang.Validate(); err != nil {
+		return err
+	}
+	r.gang, r.submit, r.work = j.Gang, h.zero+int64(j.Submit), int64(j.Duration)
+	r.rec = Record{Job: j.Gang.ID, Tenant: j.Gang.Tenant, GPUs: j.Gang.GPUs(nil), Submit: j.Submit, Duration: j.Duration}
+	h.byID[j.Gang.ID] = r
+	h.runs = append(h.runs, r)
+	return nil
+}
+
+// apply tells the scheduler of h.event.
+func (h *host) apply() error {
+	e := &h.event
 	h.events++
 	if h.cfg.Event != nil {
 		h.cfg.Event(e)
@@ -136,11 +144,12 @@ func (h *host) apply(e *lockstep.Event) error {
 }
 
 func (h *host) submit(j *run) error {
-	j.waits = h.now
+	j.waits = j.submit // also where it is seen later
 	if err := h.acc.submit(h, j); err != nil {
 		return err
 	}
-	return h.apply(&lockstep.Event{Kind: lockstep.EventSubmit, Time: lockstep.FromNanos(h.now), Job: j.gang.ID, Gang: j.gang})
+	h.event = lockstep.Event{Kind: lockstep.EventSubmit, Time: lockstep.FromNanos(h.now), Job: j.gang.ID, Gang: j.gang}
+	return h.apply()
 }
 
 // happen lets something happen to a job, if nothing has come between.
@@ -149,12 +158,13 @@ func (h *host) happen(x happening) error {
 	if x.version != j.version {
 		return nil
 	}
-	e := lockstep.Event{Time: lockstep.FromNanos(h.now), Job: j.gang.ID, Attempt: j.attempt}
+	h.event = lockstep.Event{Time: lockstep.FromNanos(h.now), Job: j.gang.ID, Attempt: j.attempt}
+	e := &h.event
 	switch x.kind {
 	case confirms:
 		e.Kind = lockstep.EventConfirm
 		for e.Rank = range j.plan.Members {
-			if err := h.apply(&e); err != nil {
+			if err := h.apply(); err != nil {
 				return err
 			}
 		}
@@ -171,7 +181,7 @@ func (h *host) happen(x happening) error {
 	if err := h.letGo(j); err != nil {
 		return err
 	}
-	return h.apply(&e)
+	return h.apply()
 }
 
 // do carries out an action.
@@ -182,9 +192,9 @@ func (h *host) do(a *lockstep.Action) error {
 	}
 	j := h.byID[a.Job]
 	if j == nil {
-		return fault(lockstep.ErrUnknown, "action", "Job", strconv.Quote(string(a.Job)), "was never submitted")
+		return fault(lockstep.ErrUnknown, "action", "Job", errtext.Quote(a.Job), "was never submitted")
 	}
-	wrong := func() error {
+	if !suits(a.Kind, j.state) {
 		return fault(lockstep.ErrConflict, "action", "Kind", string(a.Kind), "does not suit "+string(a.Job)+" at "+lockstep.FromNanos(h.now).String())
 	}
 	switch a.Kind {
@@ -196,38 +206,36 @@ func (h *host) do(a *lockstep.Action) error {
 				return err
 			}
 		}
-		if j.state != held {
-			return wrong()
-		}
 		h.begin(j)
 	case lockstep.ActionRelease:
-		if j.state != held {
-			return wrong()
-		}
 		j.version++
 		j.state = waiting
 		return h.letGo(j)
 	case lockstep.ActionExtend:
-		if j.state != working {
-			return wrong()
-		}
 		h.extend(j)
 	case lockstep.ActionEvict, lockstep.ActionMove:
-		if j.state != working {
-			return wrong()
-		}
 		h.stop(j, a)
 	case lockstep.ActionReject:
-		if j.state != waiting {
-			return wrong()
-		}
 		return h.reject(j, a)
 	case lockstep.ActionResize:
 		return fault(lockstep.ErrInvalid, "action", "Kind", string(a.Kind), "is not simulated: a trace does not say how fast "+string(a.Job)+" would run with other members")
-	default:
-		return wrong()
 	}
 	return nil
+}
+
+// suits reports whether an action of this kind may be about a job in state s.
+func suits(kind lockstep.ActionKind, s state) bool {
+	switch kind {
+	case lockstep.ActionReserve, lockstep.ActionStart:
+		return s == waiting || s == held
+	case lockstep.ActionRelease:
+		return s == held
+	case lockstep.ActionExtend, lockstep.ActionEvict, lockstep.ActionMove, lockstep.ActionResize:
+		return s == working
+	case lockstep.ActionReject:
+		return s == waiting
+	}
+	return false
 }
 
 func (h *host) reserve(j *run, a *lockstep.Action) error {

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
-	"github.com/lockstep-gpu/lockstep/fairness"
-	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Result is what came of a simulation. Its slices are the caller's.
@@ -28,13 +25,13 @@ type Result struct {
 	Extensions  int `json:"extensions"`  // Extensions is how many times a term ended and the holder stayed in place.
 	Moves       int `json:"moves"`       // Moves is how many preemptions went straight to other devices.
 
-	Service    fairness.GPUTime `json:"service"`    // Service is what the measuring ledger charged all jobs.
-	Held       fairness.GPUTime `json:"held"`       // Held is the sum over jobs of devices × time held, counted apart; it equals Service.
-	Checkpoint fairness.GPUTime `json:"checkpoint"` // Checkpoint is the part of it spent on saving work.
-	Resume     fairness.GPUTime `json:"resume"`     // Resume is the part of it spent on resuming.
+	Service    lockstep.GPUTime `json:"service"`    // Service is what the measuring ledger charged all jobs.
+	Held       lockstep.GPUTime `json:"held"`       // Held is the sum over jobs of devices × time held, counted apart; it equals Service.
+	Checkpoint lockstep.GPUTime `json:"checkpoint"` // Checkpoint is the part of it spent on saving work.
+	Resume     lockstep.GPUTime `json:"resume"`     // Resume is the part of it spent on resuming.
 
 	Tenants []Tenant         `json:"tenants"` // Tenants are the accounts, by ID.
-	MaxLag  fairness.GPUTime `json:"maxLag"`  // MaxLag is the greatest Tenant.MaxLag.
+	MaxLag  lockstep.GPUTime `json:"maxLag"`  // MaxLag is the greatest Tenant.MaxLag.
 	MinRho  float64          `json:"minRho"`  // MinRho is the least Record.Index.
 	P1Rho   float64          `json:"p1Rho"`   // P1Rho is the first percentile of Record.Index, nearest rank.
 
@@ -59,10 +56,10 @@ type Tenant struct {
 	ID          lockstep.TenantID `json:"id"`          // ID is whose it is.
 	Weight      int64             `json:"weight"`      // Weight is what it was measured by.
 	Jobs        int               `json:"jobs"`        // Jobs is how many it submitted.
-	Service     fairness.GPUTime  `json:"service"`     // Service is what its jobs held, over time.
-	Entitlement fairness.GPUTime  `json:"entitlement"` // Entitlement is what they should have, max-min fair.
+	Service     lockstep.GPUTime  `json:"service"`     // Service is what its jobs held, over time.
+	Entitlement lockstep.GPUTime  `json:"entitlement"` // Entitlement is what they should have, max-min fair.
 	Index       float64           `json:"index"`       // Index is service over entitlement; 1 where it was never entitled.
-	MaxLag      fairness.GPUTime  `json:"maxLag"`      // MaxLag is the greatest lag, entitlement less service, while at least two tenants had jobs that waited.
+	MaxLag      lockstep.GPUTime  `json:"maxLag"`      // MaxLag is the greatest lag, entitlement less service, while at least two tenants had jobs that waited.
 }
 
 // Record is what became of one job. Times count from Config.Start.
@@ -78,7 +75,7 @@ type Record struct {
 	Rejected lockstep.Reason   `json:"rejected,omitempty"` // Rejected is why it would not be tried; empty if it was not rejected.
 	Wait     time.Duration     `json:"wait"`               // Wait is the time without devices.
 	Held     time.Duration     `json:"held"`               // Held is the time with devices.
-	Service  fairness.GPUTime  `json:"service"`            // Service is devices × time held.
+	Service  lockstep.GPUTime  `json:"service"`            // Service is devices × time held.
 	Index    float64           `json:"index"`              // Index is service over the lesser of its equal part of its tenant's entitlement and what it wanted; 0 where that is nothing.
 
 	Preemptions int `json:"preemptions,omitempty"` // Preemptions is how many times it was told to stop.
@@ -88,7 +85,7 @@ type Record struct {
 }
 
 // Overhead returns what checkpoints and resumes took together.
-func (r *Result) Overhead() fairness.GPUTime { return r.Checkpoint.Add(r.Resume) }
+func (r *Result) Overhead() lockstep.GPUTime { return r.Checkpoint.Add(r.Resume) }
 
 // result makes up the figures.
 func (a *account) result(h *host) (*Result, error) {
@@ -99,12 +96,30 @@ func (a *account) result(h *host) (*Result, error) {
 	}
 	r := &Result{
 		Jobs: len(h.runs), Events: h.events, Actions: h.actions, Steps: h.steps, Records: make([]Record, 0, len(h.runs)),
-		Service: totals.Service, Held: gpuTime(a.service), Checkpoint: gpuTime(a.saving), Resume: gpuTime(a.resuming),
+		Service: totals.Service, Held: a.service, Checkpoint: a.saving, Resume: a.resuming,
 		Series: a.series.out, MinRho: 1, P1Rho: 1,
 	}
+	if r.Service != r.Held {
+		return nil, fault(lockstep.ErrConflict, "run", "Held", r.Held.String(), "the ledger has "+r.Service.String())
+	}
+	r.addRecords(h.runs)
+	if r.Makespan > 0 && a.capacity > 0 {
+		r.Utilization = a.service.GPUSeconds() / lockstep.GPUTimeOf(a.capacity, r.Makespan).GPUSeconds()
+	}
+	if a.unusedT.Sign() > 0 {
+		r.Fragmentation = a.looseT.GPUSeconds() / a.unusedT.GPUSeconds()
+	}
+	if slices.Sort(a.indices); len(a.indices) > 0 {
+		r.MinRho, r.P1Rho = a.indices[0], a.indices[rank(len(a.indices), 1)]
+	}
+	return r, a.report(r, now)
+}
+
+// addRecords makes up the figures of the jobs.
+func (r *Result) addRecords(runs []*run) {
 	var jct, wait []time.Duration
 	var last time.Duration
-	for _, j := range h.runs {
+	for _, j := range runs {
 		r.Records = append(r.Records, j.rec)
 		r.Preemptions += j.rec.Preemptions
 		r.Resumes += j.rec.Resumes
@@ -122,19 +137,9 @@ func (a *account) result(h *host) (*Result, error) {
 		last = max(last, j.rec.End)
 	}
 	r.JCT, r.Wait = quantiles(jct), quantiles(wait)
-	if len(h.runs) > 0 {
-		r.Makespan = max(last-h.runs[0].rec.Submit, 0)
+	if len(runs) > 0 {
+		r.Makespan = max(last-runs[0].rec.Submit, 0)
 	}
-	if r.Makespan > 0 && a.capacity > 0 {
-		r.Utilization = a.service.Float64() / int128.Mul(uint64(a.capacity), uint64(r.Makespan)).Float64()
-	}
-	if a.unusedT.Sign() > 0 {
-		r.Fragmentation = a.looseT.Float64() / a.unusedT.Float64()
-	}
-	if slices.Sort(a.indices); len(a.indices) > 0 {
-		r.MinRho, r.P1Rho = a.indices[0], a.indices[rank(len(a.indices), 1)]
-	}
-	return r, a.report(r, now)
 }
 
 // report makes up the figures of the tenants.
@@ -165,21 +170,11 @@ func quantiles(v []time.Duration) Quantiles {
 		return Quantiles{}
 	}
 	slices.SortFunc(v, cmp.Compare[time.Duration])
-	var sum int128.Int
+	var mean, rest time.Duration // whole parts and remainders apart, so that no sum can overflow
+	n := time.Duration(len(v))
 	for _, d := range v {
-		sum = sum.Add(int128.Of(int64(d)))
+		mean += d / n
+		rest += d % n
 	}
-	mean, _ := int128.Divide(sum, 0, uint64(len(v)))
-	_, lo := mean.Floor().Words()
-	return Quantiles{Mean: time.Duration(min(lo, math.MaxInt64)), P50: v[rank(len(v), 50)], P99: v[rank(len(v), 99)], Max: v[len(v)-1]}
-}
-
-// gpuTime returns v as the ledger's type.
-func gpuTime(v int128.Int) fairness.GPUTime {
-	var g fairness.GPUTime
-	if err := g.UnmarshalText([]byte(v.String())); err != nil {
-		// invariant: what an Int prints, a GPUTime reads.
-		panic("sim: " + err.Error())
-	}
-	return g
+	return Quantiles{Mean: mean + rest/n, P50: v[rank(len(v), 50)], P99: v[rank(len(v), 99)], Max: v[len(v)-1]}
 }

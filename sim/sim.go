@@ -42,8 +42,8 @@ type Config struct {
 
 	Tree     *topology.Tree           `json:"-"` // Tree is the cluster, so that devices are checked and fragmentation is measured; nil means not.
 	Progress func(Progress)           `json:"-"` // Progress is called now and then, about a hundred times; nil means not.
-	Event    func(e *lockstep.Event)  `json:"-"` // Event is called with each event before the scheduler has it; nil means not.
-	Action   func(a *lockstep.Action) `json:"-"` // Action is called with each action before it is carried out; nil means not.
+	Event    func(e *lockstep.Event)  `json:"-"` // Event is called with each event before the scheduler has it; nil means not. The event is valid during the call only.
+	Action   func(a *lockstep.Action) `json:"-"` // Action is called with each action before it is carried out; nil means not. The action is valid during the call only, its plan beyond.
 }
 
 // Progress is how far a simulation has come.

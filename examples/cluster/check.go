@@ -6,7 +6,6 @@ import (
 	"math/big"
 
 	"github.com/lockstep-gpu/lockstep"
-	"github.com/lockstep-gpu/lockstep/fairness"
 	"github.com/lockstep-gpu/lockstep/sim"
 )
 
@@ -69,7 +68,7 @@ func verifyAll(w *workload, outcomes []outcome) (lines []string, err error) {
 			errs = append(errs, fmt.Errorf("%s: %w", title, err))
 			return
 		}
-		lines = append(lines, fmt.Sprintf("%s: %d of %d jobs completed; service = GPUs × time held = work + overhead = %s milli-GPU-nanoseconds", title, r.Finished, r.Jobs, fairness.GPUTime(r.Service)))
+		lines = append(lines, fmt.Sprintf("%s: %d of %d jobs completed; service = GPUs × time held = work + overhead = %s milli-GPU-nanoseconds", title, r.Finished, r.Jobs, lockstep.GPUTime(r.Service)))
 	}
 	for i := range outcomes {
 		one(outcomes[i].Title, outcomes[i].Result)

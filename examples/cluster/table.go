@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/sim"
 )
 
@@ -61,7 +61,7 @@ func released(x *outcome) float64 {
 	return float64(x.Released.Resumes)
 }
 
-func gpuHours(g fairness.GPUTime) float64 { return g.GPUSeconds() / 3600 }
+func gpuHours(g lockstep.GPUTime) float64 { return g.GPUSeconds() / 3600 }
 
 // table is the comparison in text: a row for each metric, a column for each policy.
 type table struct {
