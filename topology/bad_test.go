@@ -2,6 +2,7 @@ package topology
 
 import (
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -145,8 +146,14 @@ func TestOutOfRangePanics(t *testing.T) {
 		"parent of the first": func() { tree.Parent(0, 0) },
 		"common domain":       func() { tree.LCA(0, 8) },
 		"distance":            func() { tree.Distance(Device{-1, 0}, Device{0, 0}) },
-		"nil":                 func() { (*Tree)(nil).Slots() },
 	} {
 		require.Panics(t, call, name)
 	}
+}
+
+func TestNilTreePanics(t *testing.T) {
+	if runtime.GOARCH == "386" {
+		t.Skip("user mode emulators of 386 turn the fault of a nil pointer into the end of the process")
+	}
+	require.Panics(t, func() { (*Tree)(nil).Slots() })
 }
