@@ -107,7 +107,7 @@ func (v Verdict) String() string {
 	}
 	b.WriteString(", " + strconv.Itoa(v.Fit) + " of " + strconv.Itoa(v.Want) + " members")
 	if v.Domain != "" {
-		b.WriteString(" in " + strings.TrimSpace(string(v.Level)+" "+v.Domain))
+		b.WriteString(" in " + place(v.Level, v.Domain))
 	}
 	if !v.Feasible && v.Resource != "" {
 		b.WriteString(", " + string(v.Resource) + " asked " + formatAmount(v.Resource, v.Requested) + " free " + formatAmount(v.Resource, v.Available))
@@ -117,7 +117,7 @@ func (v Verdict) String() string {
 
 // String returns c in words.
 func (c Change) String() string {
-	where := strings.TrimSpace(string(c.Level) + " " + c.Domain)
+	where := place(c.Level, c.Domain)
 	var list strings.Builder
 	for _, id := range c.Nodes {
 		list.WriteString(" " + string(id))
@@ -180,4 +180,13 @@ func (e *Explanation) Sort() {
 	}
 	e.Counts = merged
 	slices.SortStableFunc(e.Counts, func(a, b ReasonCount) int { return cmp.Compare(b.Nodes, a.Nodes) })
+}
+
+// place names a domain with its level before it, unless that says the same, as
+// "cluster" does.
+func place(level Level, domain string) string {
+	if string(level) == domain {
+		return domain
+	}
+	return strings.TrimSpace(string(level) + " " + domain)
 }

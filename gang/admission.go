@@ -17,7 +17,7 @@ type Admission struct {
 
 	now      int64
 	jobs     map[lockstep.JobID]*job
-	queue    queue                      // waiting and due jobs in default order
+	queue    queue                      // waiting jobs
 	ends     []*job                     // holders by expected end
 	due      []*job                     // jobs whose term is over, by ID
 	awaiting []*job                     // jobs with waits, by ID
@@ -26,18 +26,24 @@ type Admission struct {
 	closed   []closure                  // nodes down or cordoned, by ID
 	windows  []Window                   // by name
 	timers   timers
-	shapes   map[string]*shape
-	gone     []*job // left jobs that are remembered, oldest first
+	simple   map[simple]*shape // of simple gangs
+	shapes   map[string]*shape // of the others, by shapeKey
+	gone     []*job            // left jobs that are remembered, oldest first
 	attempts lockstep.Attempt
 
-	res   []reservation // of the latest pass, by order of proposal
-	epoch uint64        // grows when room may have become free
-	opens uint64        // grows when an empty cluster may have grown
-	tight uint64        // grows when room was taken without regard to every reservation
-	gen   uint64        // the latest reservation's id
-	pass  uint64        // passes so far
-	stale bool          // a pass is needed
-	out   []lockstep.Action
+	res      []reservation // of the latest pass, by order of proposal
+	grants   uint64        // rooms given to jobs
+	epoch    uint64        // grows when room may have become free
+	opens    uint64        // grows when an empty cluster may have grown
+	tight    uint64        // grows when room was taken without regard to every reservation
+	flow     uint64        // grows when what is expected of the future changes, but for more reservations
+	gen      uint64        // the latest reservation's id
+	pass     uint64        // passes so far
+	stale    bool          // a pass is needed
+	walked   uint64        // epoch when the latest pass began
+	walkedAt int64         // when that was
+	plain    bool          // walks the order to its end: tests compare
+	out      []lockstep.Action
 
 	p       pass // what the running pass keeps
 	scratch scratch
@@ -53,6 +59,7 @@ type scratch struct {
 	busy    []lockstep.Busy
 	counts  []int
 	times   []int64
+	rest    []reservation
 }
 
 // closure is a node that takes no members.
@@ -72,19 +79,25 @@ func New(cfg Config) (*Admission, error) {
 		jobs:   make(map[lockstep.JobID]*job),
 		dirty:  make(map[lockstep.NodeID][]*job),
 		shapes: make(map[string]*shape),
+		simple: make(map[simple]*shape),
 		epoch:  1,
 		opens:  1,
 		tight:  1,
 		gen:    1,
+		flow:   1,
 	}
 	a.what, _ = cfg.Placer.(WhatIf)
 	return a, nil
 }
 
+// latest is the last time that calls may have: there is always a later one, and
+// what is due at forever is never due.
+const latest = forever - 1
+
 // at checks a time without taking note of it.
 func (a *Admission) at(op string, now time.Time) (int64, error) {
 	t, err := lockstep.Nanos(now)
-	if err != nil {
+	if err != nil || t > latest {
 		return 0, fault(lockstep.ErrInvalid, op, "now", now.String(), "must lie between 1678 and 2262")
 	}
 	if t < a.now {
@@ -123,7 +136,7 @@ func (a *Admission) State(job lockstep.JobID) (Status, bool) {
 	}
 	s := Status{
 		Job: j.id, Phase: j.phase, Attempt: j.attempt, Submitted: lockstep.FromNanos(j.submit), Plan: j.plan,
-		Waits: slices.Clone(j.waits), Due: j.due, Reason: j.reason, Lapses: j.lapses, Verdict: j.verdict,
+		Waits: slices.Clone(j.waits), Due: j.due, Reason: j.reason, Lapses: j.lapses, Verdict: a.verdictOf(j),
 	}
 	if j.phase == Held {
 		s.Missing = j.missing
@@ -203,7 +216,11 @@ func (a *Admission) retire(j *job, reason lockstep.Reason) {
 	a.unqueue(j)
 	a.setDue(j, false)
 	a.dropShape(j)
-	a.res = slices.DeleteFunc(a.res, func(r reservation) bool { return r.job == j })
+	if n := len(a.res); n > 0 {
+		if a.res = slices.DeleteFunc(a.res, func(r reservation) bool { return r.job == j }); len(a.res) < n {
+			a.flow++
+		}
+	}
 	j.plan, j.old, j.confirmed, j.spot, j.refused = nil, nil, nil, nil, nil
 	a.gone = append(a.gone, j)
 	for len(a.gone) > a.cfg.Retain {

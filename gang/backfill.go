@@ -17,6 +17,18 @@ type reservation struct {
 
 	id           uint64 // tells it and those before it from all others
 	epoch, tight uint64 // the state it was found in
+	flow         uint64 // what was expected of the future when it was found
+}
+
+// harm remembers a try of a job to run on plan beside the reservations: the one
+// to start at first had no room then. It counts for its like on the same plan,
+// while the state is the same, if neither their stays nor their own reservations
+// come before that.
+type harm struct {
+	state [4]uint64 // epoch, flow, rooms given and reservations made
+	now   int64
+	first int64
+	plan  []lockstep.Member
 }
 
 // timed reports whether r has a start that is worth waking up for.
@@ -66,15 +78,20 @@ func (a *Admission) findRoom(j *job, least, most []int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	j.verdict = v
+	j.verdict, j.shape.placeable = v, true
 	if !v.Feasible {
 		a.noteFailed(j)
 		return false, nil
 	}
-	if len(a.res) == 0 {
-		return true, nil
+	ok := false
+	if !a.harms(j, end) {
+		n := a.countRest(j)
+		ok = len(a.res) == 0
+		if !ok {
+			ok, err = a.fitAround(j, least, most, end)
+		}
+		a.res = a.res[:n]
 	}
-	ok, err := a.fitAround(j, least, most, end)
 	if ok || err != nil {
 		return ok, err
 	}
@@ -100,7 +117,7 @@ func (a *Admission) fitAround(j *job, least, most []int, end int64) (bool, error
 		return true, nil
 	}
 	shadow := &a.scratch.shadow
-	for {
+	for !a.stands(j) { // else the search for its reservation has tried this
 		r := a.request(j, a.now, end)
 		r.Min, r.Max, r.Busy, r.Prefer = least, most, busy, a.preferred(j)
 		v, err := a.fit(r, shadow)
@@ -136,15 +153,14 @@ func (a *Admission) harmless(j *job, least, most []int, end int64) (bool, error)
 	}
 	mark := a.what.Mark()
 	rooms, err := a.replay(j, plan, end)
-	if undo := a.what.Rollback(mark); undo != nil && err == nil {
-		err = fmt.Errorf("gang: rollback: %w", undo)
-	}
+	err = a.rollback(mark, err)
 	if rooms == nil || err != nil {
 		return false, err
 	}
 	for i := range a.res {
-		if rooms[i] != nil {
-			a.res[i].members, a.res[i].job.spot = rooms[i], rooms[i]
+		if r := &a.res[i]; rooms[i] != nil && !slices.Equal(r.members, rooms[i]) {
+			r.members, r.job.spot = rooms[i], rooms[i]
+			a.p.shifted = true
 		}
 	}
 	return true, nil
@@ -156,51 +172,56 @@ func (a *Admission) replay(j *job, plan *lockstep.Plan, end int64) ([][]lockstep
 	if err := a.cfg.Placer.Apply(plan); err != nil {
 		return nil, fmt.Errorf("gang: apply %s: %w", j.id, err)
 	}
-	order := make([]int, 0, len(a.res))
-	for i := range a.res {
-		if a.res[i].start != forever {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(x, y int) int {
-		return compareTimes(a.res[x].start, a.res[y].start)
-	})
 	rooms := make([][]lockstep.Member, len(a.res))
+	order, busy := a.byStart()
+	endless := len(busy)
 	released, ended := 0, false
 	for n, i := range order {
 		r := &a.res[i]
-		for ; released < len(a.ends) && a.ends[released].end <= r.start; released++ {
-			if err := a.cfg.Placer.Release(a.ends[released].id); err != nil {
-				return nil, fmt.Errorf("gang: release %s: %w", a.ends[released].id, err)
-			}
+		first := released
+		for released < len(a.ends) && a.ends[released].end <= r.start {
+			released++
+		}
+		if err := a.letEnd(first, released); err != nil {
+			return nil, err
 		}
 		if end <= r.start && !ended {
 			ended = true
-			if err := a.cfg.Placer.Release(j.id); err != nil {
-				return nil, fmt.Errorf("gang: release %s: %w", j.id, err)
+			if err := a.release(j); err != nil {
+				return nil, err
 			}
 		}
-		busy := a.scratch.busy[:0]
-		for k := range a.res {
-			if o := &a.res[k]; o.start == forever {
-				busy = appendBusy(busy, o.job.gang, o.members)
-			}
-		}
+		busy = busy[:endless]
 		for _, k := range order[:n] {
 			if o := &a.res[k]; o.meets(r.start, r.end) {
 				busy = appendBusy(busy, o.job.gang, rooms[k])
 			}
 		}
-		a.scratch.busy = busy
 		q := a.request(r.job, r.start, r.end)
 		q.Busy, q.Max, q.Prefer = busy, r.job.minima, a.preferred(r.job)
 		v, err := a.fit(q, &a.scratch.shadow)
 		if err != nil || !v.Feasible {
+			a.noteHarm(j, plan, end, r.start)
 			return nil, err
 		}
 		rooms[i] = slices.Clone(a.scratch.shadow.Members)
 	}
 	return rooms, nil
+}
+
+// byStart returns the reservations that have a start, in the order of it, and the
+// room of the others.
+func (a *Admission) byStart() (order []int, endless []lockstep.Busy) {
+	order, endless = make([]int, 0, len(a.res)), a.scratch.busy[:0]
+	for i := range a.res {
+		if r := &a.res[i]; r.start != forever {
+			order = append(order, i)
+		} else {
+			endless = appendBusy(endless, r.job.gang, r.members)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return compareTimes(a.res[x].start, a.res[y].start) })
+	return order, endless
 }
 
 func compareTimes(a, b int64) int {
@@ -218,13 +239,13 @@ func compareTimes(a, b int64) int {
 func (a *Admission) knownToFail(j *job) bool {
 	s := j.shape
 	switch {
-	case s.affinity:
+	case s.affinity && j.grants != a.grants:
 		return false
 	case j.failed == a.epoch:
 		return true
 	case a.stillDelays(j.delays):
 		return true
-	case len(a.windows) > 0 || len(j.refused) > 0:
+	case s.affinity || len(a.windows) > 0 || len(j.refused) > 0:
 		return false
 	case s.failed == a.epoch:
 		j.verdict = s.verdict
@@ -248,16 +269,53 @@ func (a *Admission) outlasts(end int64) bool {
 
 // noteFailed remembers that j does not fit until room is freed.
 func (a *Admission) noteFailed(j *job) {
-	j.failed = a.epoch
+	j.failed, j.grants = a.epoch, a.grants
 	if len(a.windows) == 0 && len(j.refused) == 0 {
 		j.shape.failed, j.shape.verdict = a.epoch, j.verdict
 	}
 }
 
+// noteHarm remembers that plan, for j until end, leaves the reservation that
+// starts at start without room.
+func (a *Admission) noteHarm(j *job, plan *lockstep.Plan, end, start int64) {
+	i := a.promised(j)
+	if !a.p.keep || i >= 0 && a.p.rest[i].start <= start || end <= start {
+		return
+	}
+	h := &j.shape.harm
+	h.state, h.now, h.first = a.harmState(), a.now, start
+	h.plan = append(h.plan[:0], plan.Members...)
+}
+
+func (a *Admission) harmState() [4]uint64 { return [4]uint64{a.epoch, a.flow, a.grants, a.gen} }
+
+// harms reports whether it is known that j, until end on the scratch plan, leaves
+// some reservation without room.
+func (a *Admission) harms(j *job, end int64) bool {
+	h := &j.shape.harm
+	if h.state != a.harmState() || h.now != a.now || !a.p.keep || end <= h.first {
+		return false
+	}
+	i := a.promised(j)
+	return i >= 0 && a.p.rest[i].start > h.first && a.stands(j) && slices.Equal(h.plan, a.scratch.plan.Members)
+}
+
+// stands reports whether j was promised a start that is still to come and the
+// earliest there is beside all reservations, since nothing else is expected of
+// the future than when it was found.
+func (a *Admission) stands(j *job) bool {
+	if i := a.promised(j); i >= 0 {
+		r := &a.p.rest[i]
+		return r.flow == a.flow && r.start > a.now && r.start != forever && !r.overdue &&
+			len(a.windows) == 0 && len(j.refused) == 0 && !j.shape.affinity
+	}
+	return false
+}
+
 // delay is the present reservations as a delay remembers them.
 func (a *Admission) delay() delay {
-	if a.p.keep { // then those behind count too
-		return delay{Epoch: a.epoch + a.tight + a.gen, Count: -1}
+	if a.restCounts() {
+		return delay{Epoch: a.epoch, ID: a.flow, Count: -1}
 	}
 	n := len(a.res)
 	return delay{Epoch: a.epoch, ID: a.res[n-1].id, Count: n}
@@ -265,15 +323,15 @@ func (a *Admission) delay() delay {
 
 func (a *Admission) stillDelays(d delay) bool {
 	if d.Count < 0 {
-		return a.p.keep && d.Epoch == a.epoch+a.tight+a.gen
+		return a.restCounts() && d.Epoch == a.epoch && d.ID == a.flow
 	}
 	return d.Count > 0 && d.Epoch == a.epoch && len(a.res) >= d.Count && a.res[d.Count-1].id == d.ID
 }
 
 // noteDelays remembers that j would delay a reservation until one changes.
 func (a *Admission) noteDelays(j *job, end int64) {
-	j.delays = a.delay()
-	if !a.p.keep && len(a.windows) == 0 && len(j.refused) == 0 && a.outlasts(end) {
+	j.delays, j.grants = a.delay(), a.grants
+	if !a.restCounts() && len(a.windows) == 0 && len(j.refused) == 0 && a.outlasts(end) {
 		j.shape.delays = j.delays
 	}
 }

@@ -36,7 +36,7 @@ func crowd(tb testing.TB, racks, queued int, backfill gang.Backfill) (*gang.Admi
 	return a, running
 }
 
-var sizes = []struct{ racks, queued int }{{4, 100}, {32, 1000}, {32, 10000}}
+var sizes = []struct{ racks, queued int }{{4, 100}, {32, 1000}, {32, 10000}, {32, 100000}}
 
 // One job ends, the pass over the whole queue fills its room or keeps it for the
 // head, and another is submitted.
@@ -155,6 +155,102 @@ func boundaryCrowd(b *testing.B, racks int) *gang.Admission {
 		}
 	}
 	return a
+}
+
+// Every holder of the cluster is due at once and stays, with others waiting behind
+// them for room that there is not.
+func BenchmarkBoundaryWhereAllStay(b *testing.B) {
+	for _, queued := range []int{0, 1000, 10000} {
+		b.Run(fmt.Sprintf("due=1024/queued=%d", queued), func(b *testing.B) {
+			a, err := gang.New(gang.Config{Placer: place(32, 32, 8), StartAtOnce: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var list []lockstep.JobID
+			for n := range 1024 + queued {
+				g := holder(lockstep.JobID(fmt.Sprintf("h%06d", n)), 1, 0)
+				if g.Roles[0].Demand.GPUs = 8; n < 1024 {
+					list = append(list, g.ID)
+				} else {
+					g.Roles[0].Min = 1 + n%8
+				}
+				if err := a.Submit(at(n/1024), g); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var dst []lockstep.Action
+			now := 1000
+			if dst, err = a.AppendStep(dst, at(now)); err != nil || len(dst) != 1024 {
+				b.Fatal(len(dst), err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				now++
+				for _, id := range list {
+					if err := a.Due(at(now), id, 0); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if dst, err = a.AppendStep(dst[:0], at(now)); err != nil || len(dst) != 1024 {
+					b.Fatal(len(dst), err)
+				}
+			}
+		})
+	}
+}
+
+// One job ends on time, the pass starts who was promised its room, and one more
+// job comes and gets a reservation behind all others.
+func BenchmarkConservativeAfterAnEnd(b *testing.B) {
+	for _, queued := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("nodes=32/queued=%d", queued), func(b *testing.B) {
+			a, err := gang.New(gang.Config{Placer: place(1, 32, 8), StartAtOnce: true, Backfill: gang.Conservative})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var dst []lockstep.Action
+			ends := map[int][]lockstep.JobID{}
+			n, now := 0, 0
+			submit := func() {
+				g := plain(lockstep.JobID(fmt.Sprintf("j%07d", n)), 1+n%3, 1+n*7919%600)
+				g.Roles[0].Demand.GPUs = 1 << (n % 4)
+				n++
+				if err := a.Submit(at(now), g); err != nil {
+					b.Fatal(err)
+				}
+			}
+			turn := func() {
+				if dst, err = a.AppendStep(dst[:0], at(now)); err != nil {
+					b.Fatal(err)
+				}
+				for _, x := range dst {
+					t := now + int(x.Plan.Gang.Walltime.Seconds())
+					ends[t] = append(ends[t], x.Job)
+				}
+			}
+			for n < 60+queued {
+				submit()
+			}
+			turn()
+			b.ReportAllocs()
+			for b.Loop() {
+				for now++; len(ends[now]) == 0; {
+					now++
+				}
+				for _, id := range ends[now] {
+					if err := a.Finish(at(now), id, 0); err != nil {
+						b.Fatal(err)
+					}
+				}
+				delete(ends, now)
+				turn()
+				for range dst { // as many as left
+					submit()
+				}
+				turn()
+			}
+		})
+	}
 }
 
 // With nothing to decide a Step allocates nothing, however many wait.

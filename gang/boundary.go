@@ -24,23 +24,38 @@ func (a *Admission) beginBoundary() error {
 		j.soft, j.moved, j.decided, j.waitFor = false, false, false, ""
 	}
 	for _, j := range a.due {
-		if j.phase != Running || a.what == nil || !j.gang.Capabilities.Preemptible {
+		if j.phase != Running {
+			continue
+		}
+		a.p.undecided++
+		if a.what == nil || !j.gang.Capabilities.Preemptible {
 			continue
 		}
 		if err := a.refund(j); err != nil {
 			return err
 		}
-		j.soft, j.was = true, j.plan.Members
+		a.soften(j, true)
+		j.was = j.plan.Members
 	}
 	return nil
+}
+
+// soften says whether the due holder j may be displaced.
+func (a *Admission) soften(j *job, soft bool) {
+	switch {
+	case soft && !j.soft:
+		a.p.soft++
+	case !soft && j.soft:
+		a.p.soft--
+	}
+	j.soft = soft
 }
 
 // endBoundary decides the holders that nobody proposed. After an error all that
 // are still in place stay there.
 func (a *Admission) endBoundary(failed bool) error {
 	var first error
-	due := slices.Clone(a.due)
-	for _, j := range due {
+	for _, j := range a.due { // decided ones stay in the list until all are
 		var err error
 		switch {
 		case j.decided || j.phase != Running && !j.moved:
@@ -58,6 +73,7 @@ func (a *Admission) endBoundary(failed bool) error {
 			first = err
 		}
 	}
+	a.due = slices.DeleteFunc(a.due, func(j *job) bool { return !j.due })
 	if first == nil && !failed && !a.p.blocked && !a.p.cut {
 		for _, j := range a.p.stayed {
 			if err := a.grow(j); err != nil {
@@ -88,6 +104,15 @@ func (a *Admission) settleFailed(j *job) error {
 // A displaced one may in its turn displace holders that come later, if it was
 // proposed.
 func (a *Admission) decide(j *job, proposed bool) (kept bool, err error) {
+	if j.soft && !a.mayStay(j) {
+		if err := a.setAside(j); err != nil {
+			return false, err
+		}
+	}
+	if j.soft && a.cfg.Quota == nil {
+		a.conclude(j)
+		return true, nil
+	}
 	full := a.countsOf(j.was, j)
 	least := full
 	if j.gang.Capabilities.Resizable {
@@ -111,9 +136,14 @@ func (a *Admission) decide(j *job, proposed bool) (kept bool, err error) {
 			return false, err
 		}
 	}
-	ok, err = a.findPlace(j, &quota)
+	return a.resettle(j, &quota, proposed)
+}
+
+// resettle gives the displaced holder j room elsewhere, or tells it to leave.
+func (a *Admission) resettle(j *job, quota *lockstep.Request, proposed bool) (kept bool, err error) {
+	ok, err := a.findPlace(j, quota)
 	if !ok && proposed && err == nil {
-		ok, err = a.displace(j, &quota)
+		ok, err = a.displace(j, quota)
 	}
 	if err != nil {
 		return false, err
@@ -126,6 +156,22 @@ func (a *Admission) decide(j *job, proposed bool) (kept bool, err error) {
 	}
 	a.conclude(j)
 	return true, a.settleCuts()
+}
+
+// mayStay reports whether no window asks the due holder j to leave its nodes: none
+// that it meets by its estimate or, where that is over or unknown, none in force.
+func (a *Admission) mayStay(j *job) bool {
+	end := later(j.start, j.wall())
+	if end == forever || end <= a.now {
+		end = a.now + 1
+	}
+	for i := range a.windows {
+		w := &a.windows[i]
+		if w.from < end && slices.ContainsFunc(w.Nodes, func(n lockstep.NodeID) bool { return onNode(j.plan.Members, n) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // within reports whether no count exceeds its limit.
@@ -157,9 +203,9 @@ func (a *Admission) charge(j *job, counts []int) error {
 
 // decidedNow takes note that the due holder j is decided.
 func (a *Admission) decidedNow(j *job) {
-	a.setDue(j, false)
-	a.unqueue(j)
-	j.soft, j.moved, j.decided = false, false, true
+	a.soften(j, false)
+	j.due, j.moved, j.decided = false, false, true
+	a.p.undecided--
 }
 
 // extend lets j stay as it is for another term.
@@ -177,7 +223,8 @@ func (a *Admission) setAside(j *job) error {
 	}
 	a.dropEnd(j)
 	a.setOld(j, j.was)
-	j.plan, j.soft, j.moved = nil, false, true
+	a.soften(j, false)
+	j.plan, j.moved = nil, true
 	a.freed()
 	return nil
 }
@@ -198,8 +245,8 @@ func (a *Admission) findPlace(j *job, quota *lockstep.Request) (bool, error) {
 // fewer members in place, or to move.
 func (a *Admission) conclude(j *job) {
 	gone, inPlace := missing(j.was, j.plan.Members)
-	if inPlace {
-		a.setEnd(j, later(j.start, j.wall()))
+	if end := later(j.start, j.wall()); inPlace && j.end != end {
+		a.setEnd(j, end)
 	}
 	switch {
 	case inPlace && len(gone) == 0:
@@ -229,6 +276,9 @@ func (a *Admission) conclude(j *job) {
 // missing returns the ranks of old that are not in kept, and whether kept is
 // made of members of old alone, in their order.
 func missing(old, kept []lockstep.Member) (gone []int, within bool) {
+	if len(old) == len(kept) && len(old) > 0 && &old[0] == &kept[0] {
+		return nil, true // nobody touched it
+	}
 	k := 0
 	for i := range old {
 		if k < len(kept) && old[i] == kept[k] {

@@ -11,13 +11,28 @@ import (
 
 // Backfill says which jobs may pass one that is blocked. A positive number is
 // how many blocked jobs have reservations that those behind must not delay.
+//
+// A reservation starts at the earliest known end, of a holder, window or
+// reservation, after which the gang fits. A stay lasts from now to hold plus
+// estimate from now; without an estimate, or while the room is being left by
+// others, for ever. A holder past its estimate is expected any moment: nothing may
+// get in the way of that start. Where known ends do not suffice the reservation
+// has no time: holders without estimates are taken to leave, latest started first,
+// until the gang fits; that room is kept from everybody and stays the same while
+// the placer can (its Prefer), so that it can only drain. This is what keeps a
+// stream of small jobs without estimates from starving a gang; if one of the
+// holders in that room never ends, call it due or cancel it.
+//
+// Reservations are made anew in each pass, in order, so a higher claim takes them.
+// Above 1 a job moves forward only past nobody's promise, unless its own has slipped.
+// With Strict, or a placer that is no WhatIf, nothing passes a blocked gang.
 type Backfill int
 
 // The settings of Backfill that have names.
 const (
 	EASY         Backfill = 0             // EASY reserves for the first blocked job only; it equals Backfill(1).
 	Strict       Backfill = -1            // Strict lets nothing pass a blocked job.
-	Conservative Backfill = math.MaxInt32 // Conservative reserves for every blocked job; a pass costs blocked × running fits.
+	Conservative Backfill = math.MaxInt32 // Conservative reserves for every blocked job.
 )
 
 // Config configures an Admission. Only Placer has no default.

@@ -22,7 +22,9 @@ const (
 	ReasonBackoff   lockstep.Reason = "backoff"   // ReasonBackoff: its last hold lapsed; it is tried again later.
 )
 
-// Apply takes note of e by the method of its kind.
+// Apply takes note of e by the method of its kind. An attempt in an event is that of
+// the action it answers, so that late ones are told apart (lockstep.ErrStale); 0
+// means whichever is present.
 func (a *Admission) Apply(e lockstep.Event) error {
 	switch e.Kind {
 	case lockstep.EventSubmit:
@@ -66,9 +68,10 @@ func (a *Admission) Submit(now time.Time, g *lockstep.Gang) error {
 	if err := g.Validate(); err != nil {
 		return err
 	}
-	if err := a.vacate("submit", g.ID); err != nil {
+	if err := a.vacant("submit", g.ID); err != nil {
 		return err
 	}
+	a.vacate(g.ID)
 	a.now = t
 	j := newJob(g, t)
 	a.addShape(j)
@@ -78,17 +81,19 @@ func (a *Admission) Submit(now time.Time, g *lockstep.Gang) error {
 	return nil
 }
 
-// vacate makes the name id free for a new job.
-func (a *Admission) vacate(op string, id lockstep.JobID) error {
-	old := a.jobs[id]
-	if old == nil {
-		return nil
-	}
-	if old.phase != Gone {
+// vacant checks that a new job may have the name id.
+func (a *Admission) vacant(op string, id lockstep.JobID) error {
+	if old := a.jobs[id]; old != nil && old.phase != Gone {
 		return fault(lockstep.ErrDuplicate, op, "ID", strconv.Quote(string(id)), "is "+string(old.phase))
 	}
-	a.forget(old)
 	return nil
+}
+
+// vacate forgets the job of name id that left.
+func (a *Admission) vacate(id lockstep.JobID) {
+	if old := a.jobs[id]; old != nil {
+		a.forget(old)
+	}
 }
 
 // Adopt takes in a gang that runs already, since started, on a plan that the
@@ -102,24 +107,17 @@ func (a *Admission) Adopt(now time.Time, plan *lockstep.Plan, started time.Time)
 	if err != nil || s > t {
 		return fault(lockstep.ErrInvalid, "adopt", "started", started.String(), "must not be after now")
 	}
-	if plan == nil || plan.Gang == nil || plan.Job != plan.Gang.ID || len(plan.Members) == 0 {
-		return fault(lockstep.ErrInvalid, "adopt", "plan", "", "want a plan with its gang and members")
-	}
-	if err := plan.Gang.Validate(); err != nil {
+	if err := adoptable(plan); err != nil {
 		return err
 	}
-	for i := range plan.Members {
-		if r := plan.Members[i].Role; r < 0 || int(r) >= len(plan.Gang.Roles) {
-			return fault(lockstep.ErrInvalid, "adopt", "plan.Members["+strconv.Itoa(i)+"].Role", strconv.Itoa(int(r)), "no such role")
-		}
-	}
-	if err := a.vacate("adopt", plan.Job); err != nil {
+	if err := a.vacant("adopt", plan.Job); err != nil {
 		return err
 	}
 	j := newJob(plan.Gang, t)
 	if err := a.charge(j, plan.AppendCounts(nil, len(plan.Gang.Roles))); err != nil {
 		return err
 	}
+	a.vacate(plan.Job)
 	a.now = t
 	a.addShape(j)
 	a.jobs[j.id] = j
@@ -127,6 +125,39 @@ func (a *Admission) Adopt(now time.Time, plan *lockstep.Plan, started time.Time)
 	j.attempt, j.plan, j.phase, j.begun, j.start = a.attempts, plan.Clone(), Running, true, s
 	a.setEnd(j, later(s, j.wall()))
 	a.freed() // and the placer's room changed under reservations
+	return nil
+}
+
+// adoptable checks that plan is one that a pass could have made.
+func adoptable(plan *lockstep.Plan) error {
+	invalid := func(field, value, reason string) error {
+		return fault(lockstep.ErrInvalid, "adopt", "plan"+field, value, reason)
+	}
+	if plan == nil || plan.Gang == nil {
+		return invalid("", "nil", "want a plan with its gang")
+	}
+	if err := plan.Gang.Validate(); err != nil {
+		return err
+	}
+	if plan.Job != plan.Gang.ID {
+		return invalid(".Job", strconv.Quote(string(plan.Job)), "its gang is "+string(plan.Gang.ID))
+	}
+	last := lockstep.Member{}
+	for i, m := range plan.Members {
+		at := ".Members[" + strconv.Itoa(i) + "]"
+		switch {
+		case m.Role < last.Role || int(m.Role) >= len(plan.Gang.Roles):
+			return invalid(at+".Role", strconv.Itoa(int(m.Role)), "want the gang's roles in their order")
+		case m.Node.Validate() != nil:
+			return invalid(at+".Node", strconv.Quote(string(m.Node)), "not the name of a node")
+		}
+		last = m
+	}
+	for i, n := range plan.AppendCounts(nil, len(plan.Gang.Roles)) {
+		if r := &plan.Gang.Roles[i]; n < r.Min || n > r.Limit() {
+			return invalid(".Members", strconv.Itoa(n), "want "+strconv.Itoa(r.Min)+" to "+strconv.Itoa(r.Limit())+" of role "+strconv.Itoa(i))
+		}
+	}
 	return nil
 }
 
@@ -148,15 +179,18 @@ func (a *Admission) Cancel(now time.Time, job lockstep.JobID) error {
 		a.now = t
 		a.stop(j, ReasonCancelled, false)
 	case Moving:
-		if err := a.giveBack(j); err != nil {
+		if err := a.giveBack(j, t); err != nil {
 			return err
 		}
 		a.now = t
+		a.setReplan(j, false)
 		a.setWaits(j, nil)
 		a.leave(j, ReasonCancelled, false)
 	case Leaving:
 		a.now = t
 		j.requeue = false
+	case Gone:
+		a.now = t
 	}
 	return nil
 }
@@ -164,7 +198,6 @@ func (a *Admission) Cancel(now time.Time, job lockstep.JobID) error {
 // stop tells the running job j to leave; its room stays its own until it has.
 func (a *Admission) stop(j *job, reason lockstep.Reason, requeue bool) {
 	a.setDue(j, false)
-	a.unqueue(j)
 	j.waitFor = ""
 	c := &j.gang.Capabilities
 	a.setEnd(j, later(a.now, later(int64(c.Grace), int64(c.Save))))
@@ -173,7 +206,7 @@ func (a *Admission) stop(j *job, reason lockstep.Reason, requeue bool) {
 
 // endHold gives back the whole hold of j, which is then queued again or gone.
 func (a *Admission) endHold(j *job, t int64, reason lockstep.Reason, gone bool) error {
-	if err := a.giveBack(j); err != nil {
+	if err := a.giveBack(j, t); err != nil {
 		return err
 	}
 	a.now = t
@@ -198,7 +231,7 @@ func (a *Admission) requeueNow(j *job, reason lockstep.Reason) {
 	j.failed, j.roomless, j.delays = 0, delay{}, delay{}
 	a.expireRefusals(j)
 	for _, r := range j.refused {
-		a.timers.set(r.Until, j)
+		a.timers.set(a, r.Until, j)
 	}
 	a.enqueue(j)
 	a.stale = true
@@ -214,6 +247,7 @@ func (a *Admission) Confirm(now time.Time, job lockstep.JobID, attempt lockstep.
 	case err != nil:
 		return err
 	case j.phase == Running || j.phase == Resizing:
+		a.now = t
 		return nil
 	case j.phase != Held:
 		return conflict("confirm", j, string(Held))
@@ -245,8 +279,8 @@ func (a *Admission) Refuse(now time.Time, job lockstep.JobID, attempt lockstep.A
 		return err
 	case j.phase != Held:
 		return conflict("refuse", j, string(Held))
-	case node == "":
-		return fault(lockstep.ErrInvalid, "refuse", "node", `""`, "must not be empty")
+	case node.Validate() != nil:
+		return fault(lockstep.ErrInvalid, "refuse", "node", strconv.Quote(string(node)), "not the name of a node")
 	}
 	a.now = t
 	i, found := slices.BinarySearchFunc(j.refused, node, func(r refusal, n lockstep.NodeID) int { return cmp.Compare(r.Node, n) })
@@ -293,6 +327,7 @@ func (a *Admission) over(op string, now time.Time, job lockstep.JobID, attempt l
 	}
 	switch j.phase {
 	case Gone:
+		a.now = t
 		return nil
 	case Held:
 		if op == "fail" {
@@ -306,10 +341,11 @@ func (a *Admission) over(op string, now time.Time, job lockstep.JobID, attempt l
 			return conflict(op, j, "to have been told to start")
 		}
 	}
-	if err := a.giveBack(j); err != nil {
+	if err := a.giveBack(j, t); err != nil {
 		return err
 	}
 	a.now = t
+	a.setReplan(j, false)
 	a.setWaits(j, nil)
 	a.clean(j)
 	a.retire(j, reason)
@@ -318,7 +354,9 @@ func (a *Admission) over(op string, now time.Time, job lockstep.JobID, attempt l
 
 // Evicted says that job has done what it was told, by an evict, move or resize:
 // the members that had to go are gone and their devices are clean. An evicted
-// job is queued again, in its old place, unless it was cancelled.
+// job is queued again, in its old place, unless it was cancelled. A second report
+// of a resize is no error while the job runs; orders of one attempt are not told
+// apart, so one that comes behind the next order is taken for the report of that.
 func (a *Admission) Evicted(now time.Time, job lockstep.JobID, attempt lockstep.Attempt) error {
 	j, t, err := a.find("evicted", now, job, attempt)
 	if err != nil {
@@ -327,14 +365,14 @@ func (a *Admission) Evicted(now time.Time, job lockstep.JobID, attempt lockstep.
 	switch j.phase {
 	case Resizing:
 		a.now = t
-		j.phase, j.reason = Running, ""
+		j.phase, j.reason, j.shrunk = Running, "", true
 		a.clean(j)
 	case Moving:
 		a.now = t
 		j.phase = Awaiting
 		a.clean(j)
 	case Leaving:
-		if err := a.giveBack(j); err != nil {
+		if err := a.giveBack(j, t); err != nil {
 			return err
 		}
 		a.now = t
@@ -345,15 +383,30 @@ func (a *Admission) Evicted(now time.Time, job lockstep.JobID, attempt lockstep.
 			a.retire(j, j.reason)
 		}
 	case Gone:
-		return nil
+		a.now = t
 	default:
+		if j.shrunk { // a report that has had its effect
+			a.now = t
+			return nil
+		}
 		return conflict("evicted", j, "to leave")
 	}
 	return nil
 }
 
 // Due says that the term of job is over: the next Step decides whether it keeps
-// its devices. It may be repeated, and means nothing for a job that leaves.
+// its devices. It may be repeated, and means nothing for a job that leaves. To
+// preempt at any other time, call the eligible victims due.
+//
+// Until its turn in the order a due holder is soft if it is Preemptible: a job
+// proposed ahead of it that has no other room may take its room. If it is enough
+// that Resizable holders shrink, nobody is stopped. Else the least deserving
+// stop, as far up as it takes: lower priority, later start, later ID; and none of
+// them without need. At its turn a holder in place is extended, a shrunk one
+// resized, a displaced one, or one in a Window, moved if there is room elsewhere
+// and else evicted; for quota it competes as well. At the end, if nobody was blocked,
+// extended Resizable holders grow in place. A job waits for who leaves a node of
+// its room, also when they leave other devices of it, and its hold begins when all have.
 func (a *Admission) Due(now time.Time, job lockstep.JobID, attempt lockstep.Attempt) error {
 	j, t, err := a.find("due", now, job, attempt)
 	if err != nil {
@@ -363,10 +416,11 @@ func (a *Admission) Due(now time.Time, job lockstep.JobID, attempt lockstep.Atte
 	case Running, Resizing:
 		a.now = t
 		a.setDue(j, true)
-		a.enqueue(j)
 		a.stale = true
 	case Queued, Awaiting, Held:
 		return conflict("due", j, string(Running))
+	default:
+		a.now = t
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ func (a *Admission) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	if j == nil {
 		return lockstep.Explanation{}, false
 	}
-	e := lockstep.Explanation{Job: j.id, Verdict: j.verdict}
-	if x, ok := a.cfg.Placer.(Explainer); ok && j.phase == Queued && j.verdict.Reason != ReasonBackoff {
+	e := lockstep.Explanation{Job: j.id, Verdict: a.verdictOf(j)}
+	if x, ok := a.cfg.Placer.(Explainer); ok && j.phase == Queued && e.Verdict.Reason != ReasonBackoff {
 		if told, err := x.Explain(a.request(j, a.now, a.latestEnd(j))); err == nil {
 			e.Counts, e.Changes, e.Notes = told.Counts, told.Changes, told.Notes
 		} else {
@@ -35,6 +35,31 @@ func (a *Admission) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	}
 	a.explainPhase(j, &e)
 	return e, true
+}
+
+// verdictOf returns the verdict of j's last try or, where the latest pass left j
+// out, that of the failure of its like that j was left out for.
+func (a *Admission) verdictOf(j *job) lockstep.Verdict {
+	if j.phase != Queued || j.seen == a.pass || j.notUntil > a.now {
+		return j.verdict
+	}
+	reserved := lockstep.Verdict{Reason: lockstep.ReasonReserved, Want: j.gang.MaxMembers()}
+	if a.p.strict {
+		return reserved
+	}
+	var r lockstep.Request
+	s := j.shape
+	if v, ok := a.limit(j, &r, j.minima, j.limits); !ok {
+		return v
+	}
+	switch {
+	case s.affinity || len(j.refused) > 0 || len(a.windows) > 0:
+	case s.failed >= a.walked:
+		return s.verdict
+	case s.delays.Count != 0 && s.delays.Epoch >= a.walked, a.cfg.Backfill == Strict && len(a.res) > 0:
+		return reserved
+	}
+	return j.verdict
 }
 
 func (a *Admission) note(e *lockstep.Explanation, stage string, reason lockstep.Reason, detail string) {
@@ -68,7 +93,7 @@ func (a *Admission) explainWait(j *job, e *lockstep.Explanation) {
 	for _, r := range j.refused {
 		a.note(e, stage, ReasonRefused, "kept off "+string(r.Node)+" until "+lockstep.FromNanos(r.Until).Format(time.RFC3339))
 	}
-	if j.shape.impossible == a.opens && j.verdict.Reason != lockstep.ReasonCapacity {
+	if j.shape.impossible == a.opens && e.Verdict.Reason != lockstep.ReasonCapacity {
 		a.note(e, stage, lockstep.ReasonCapacity, "would not fit if everybody left")
 	}
 	for i := range a.res {
@@ -84,7 +109,7 @@ func (a *Admission) explainWait(j *job, e *lockstep.Explanation) {
 		e.Changes = append(e.Changes, lockstep.Change{Kind: lockstep.ChangeWait})
 		return
 	}
-	if j.verdict.Reason == lockstep.ReasonReserved && len(a.res) > 0 {
+	if e.Verdict.Reason == lockstep.ReasonReserved && len(a.res) > 0 {
 		a.note(e, stage, lockstep.ReasonReserved, "would delay "+string(a.res[0].job.id))
 	}
 }

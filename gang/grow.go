@@ -16,14 +16,12 @@ func (a *Admission) grow(j *job) error {
 	mark := a.what.Mark()
 	old := j.plan
 	ok, err := a.findGrowth(j, counts)
-	if undo := a.what.Rollback(mark); undo != nil && err == nil {
-		err = fmt.Errorf("gang: rollback: %w", undo)
-	}
+	err = a.rollback(mark, err)
 	if err != nil || !ok {
 		return err
 	}
 	// What the what-if has shown is done again for good.
-	if err := a.giveBack(j); err != nil {
+	if err := a.giveBack(j, a.now); err != nil {
 		return err
 	}
 	if ok, err = a.refit(j, counts, old); err == nil && ok {
@@ -64,7 +62,11 @@ func (a *Admission) findGrowth(j *job, counts []int) (bool, error) {
 
 // refit fits j around where it sits, with counts members or more.
 func (a *Admission) refit(j *job, counts []int, sits *lockstep.Plan) (bool, error) {
-	r := a.request(j, a.now, later(j.start, j.wall()))
+	end := later(j.start, j.wall())
+	if end <= a.now { // it outstayed its estimate, and nobody knows by how much
+		end = a.latestEnd(j)
+	}
+	r := a.request(j, a.now, end)
 	r.Min, r.Max, r.Prefer = counts, j.limits, sits
 	v, err := a.fit(r, &a.scratch.plan)
 	return v.Feasible, err

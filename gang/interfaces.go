@@ -9,7 +9,8 @@ import (
 // Orderer says whose turn it is, one job at a time, since the order may change
 // with each grant. It must be deterministic. Between Begin and the end of a
 // pass each Next is followed by one Outcome, before the next Next. A job may be
-// waiting or hold devices whose term is over; others are passed over.
+// waiting or hold devices whose term is over; others are passed over. A pass asks
+// no further once it knows that nothing is left to decide.
 type Orderer interface {
 	// Begin starts a pass at time now, from the front.
 	Begin(now time.Time)

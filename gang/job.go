@@ -58,22 +58,27 @@ type job struct {
 	due      bool              // its term is over, to be decided by the next pass
 	told     bool              // the host knows of its room
 	replan   bool              // its room lost a node while held
+	shrunk   bool              // it has reported members gone in this run
 	requeue  bool              // after leaving it is queued again
-	inQueue  bool              // is live in the queue
+	inQueue  bool              // is in line
+	refusing bool              // counts in its shape's refusing
+	span     int64             // its hold and estimate together, while it is in line
 	moved    bool              // displaced in this pass and not decided yet
 	decided  bool              // due and decided in this pass
 	soft     bool              // due and may be displaced in this pass
 	lapses   int               // holds in a row that lapsed
 	was      []lockstep.Member // where it sat when the pass began, while due
 	waitFor  lockstep.JobID    // whom it makes room for
-	seen     uint64            // the pass that proposed it last
+	seen     uint64            // the pass that proposed it last, or the last before it was in line
 	notUntil int64             // not tried before; set by a lapse
 	refused  []refusal
 
+	grants   uint64            // rooms given when it was tried last, if its shape has affinity
 	failed   uint64            // room in which it did not fit even without reservations
 	roomless delay             // the reservations beside which it has no room at any time
 	delays   delay             // the reservations that it would delay
 	verdict  lockstep.Verdict  // of its last try
+	kept     uint64            // the latest pass in which it has a reservation
 	spot     []lockstep.Member // room kept for it without a known time
 	reason   lockstep.Reason   // why it is leaving or gone
 }
@@ -144,8 +149,19 @@ func byStanding(a, b *job) int {
 
 func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 
+// bySpan is shorter span, then ID.
+func bySpan(a, b *job) int {
+	if c := cmp.Compare(a.span, b.span); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
 // insertSorted adds j to a sorted list.
 func insertSorted(list []*job, j *job, compare func(a, b *job) int) []*job {
+	if n := len(list); n == 0 || compare(list[n-1], j) < 0 {
+		return append(list, j)
+	}
 	i, _ := slices.BinarySearchFunc(list, j, compare)
 	return slices.Insert(list, i, j)
 }
@@ -156,7 +172,7 @@ func removeSorted(list []*job, j *job, compare func(a, b *job) int) []*job {
 	if !found || list[i] != j {
 		return list
 	}
-	return slices.Delete(list, i, i+1)
+	return deleteAt(list, i)
 }
 
 // later returns t+d, held at forever.
@@ -170,7 +186,7 @@ func later(t, d int64) int64 {
 // delay remembers that a job would delay one of the first Count reservations,
 // the last of which is ID, until room is freed in another Epoch. An ID stands
 // for all reservations before it too, since they are found one after another. A
-// negative Count stands for all reservations; Epoch is then that of any change.
+// negative Count stands for all reservations, those behind too; ID is then the flow.
 type delay struct {
 	Epoch uint64 `json:"epoch"`
 	ID    uint64 `json:"id"`
@@ -180,7 +196,8 @@ type delay struct {
 // shape is what decides whether a gang fits, shared by all jobs alike in it, so
 // that one failed try stands for all.
 type shape struct {
-	key        string
+	key        string // its text; empty where simple tells all
+	simple     simple
 	jobs       int
 	affinity   bool             // fits may come with grants, so failures prove nothing
 	failed     uint64           // room in which it did not fit even without reservations
@@ -188,6 +205,14 @@ type shape struct {
 	hopeless   uint64           // pass in which it does not fit even where due holders sit
 	impossible uint64           // openness in which it does not fit an empty cluster
 	verdict    lockstep.Verdict // of failed
+	harm       harm             // why one of it would delay reservations
+	placeable  bool             // the placer did not call it invalid
+
+	line     []*job // waiting jobs in the default order
+	spans    []*job // the same by span
+	next     int    // place in line that the pass has come to
+	place    int    // among the queue's shapes, while somebody is in line
+	refusing int    // jobs in line that refused nodes
 }
 
 // shapeKey returns a text that is equal for gangs that fit in the same rooms.
@@ -209,23 +234,77 @@ func shapeKey(g *lockstep.Gang) (key string, affinity bool) {
 	return string(text), affinity
 }
 
+// simple is the shape of a gang of one role or two without constraints, the parts
+// of it that shapeKey writes, as a key that costs nothing to make.
+type simple struct {
+	roles               [2]simpleRole
+	required, preferred lockstep.Level
+	strategy            lockstep.Strategy
+	shareable           bool
+}
+
+type simpleRole struct {
+	name              lockstep.RoleName
+	least, most       int
+	gpus, rdma        int
+	share             lockstep.MilliGPU
+	gpuMemory, memory lockstep.Bytes
+	cpu               lockstep.MilliCPU
+	inner             lockstep.Inner
+}
+
+// simpleShape returns the shape of g, and false where it is not as simple.
+func simpleShape(g *lockstep.Gang) (k simple, ok bool) {
+	if len(g.Roles) > len(k.roles) || !unconstrained(&g.Constraints) {
+		return k, false
+	}
+	k = simple{required: g.Required, preferred: g.Preferred, strategy: g.Strategy, shareable: g.Capabilities.Shareable}
+	for i := range g.Roles {
+		r := &g.Roles[i]
+		d := &r.Demand
+		if !unconstrained(&r.Constraints) || len(d.Classes) > 0 {
+			return k, false
+		}
+		k.roles[i] = simpleRole{
+			name: r.Name, least: r.Min, most: r.Max, gpus: d.GPUs, rdma: d.RDMA, share: d.Share,
+			gpuMemory: d.GPUMemory, memory: d.Memory, cpu: d.CPU, inner: r.Inner,
+		}
+	}
+	return k, true
+}
+
+func unconstrained(c *lockstep.Constraints) bool {
+	return len(c.Selector) == 0 && len(c.Tolerations) == 0 && len(c.Affinity) == 0
+}
+
 func (a *Admission) addShape(j *job) {
-	key, affinity := shapeKey(j.gang)
-	s := a.shapes[key]
-	if s == nil {
-		s = &shape{key: key, affinity: affinity}
-		a.shapes[key] = s
+	k, plain := simpleShape(j.gang)
+	var s *shape
+	if plain {
+		if s = a.simple[k]; s == nil {
+			s = &shape{simple: k}
+			a.simple[k] = s
+		}
+	} else {
+		key, affinity := shapeKey(j.gang)
+		if s = a.shapes[key]; s == nil {
+			s = &shape{key: key, affinity: affinity}
+			a.shapes[key] = s
+		}
 	}
 	s.jobs++
 	j.shape = s
 }
 
 func (a *Admission) dropShape(j *job) {
-	if j.shape == nil {
+	s := j.shape
+	if s == nil {
 		return
 	}
-	if j.shape.jobs--; j.shape.jobs == 0 {
-		delete(a.shapes, j.shape.key)
+	if s.jobs--; s.jobs == 0 && s.key == "" {
+		delete(a.simple, s.simple)
+	} else if s.jobs == 0 {
+		delete(a.shapes, s.key)
 	}
 	j.shape = nil
 }

@@ -8,7 +8,12 @@ import (
 )
 
 // Down says that node is lost with all that runs there. Gangs with a member on
-// it are told to leave whole; holds on it get other room or are given back.
+// it are told to leave whole; holds on it, and rooms that gangs are moving to,
+// are given back or exchanged by the next Step.
+//
+// Down, Cordon, Up and Open say nothing to the placer. A host that tells it of
+// nodes as well does so first, since who failed before is tried again by Up and
+// Open; a new node comes into the placer, then Open.
 func (a *Admission) Down(now time.Time, node lockstep.NodeID) error {
 	t, err := a.node("down", now, node)
 	if err != nil {
@@ -21,23 +26,13 @@ func (a *Admission) Down(now time.Time, node lockstep.NodeID) error {
 		}
 	}
 	slices.SortFunc(hit, byID)
-	for _, j := range hit {
-		if j.phase == Moving {
-			if err := a.giveBack(j); err != nil {
-				return err
-			}
-		}
-	}
 	a.now = t
 	a.close(node, true, false)
 	for _, j := range hit {
 		switch j.phase {
 		case Running, Resizing:
 			a.stop(j, ReasonLost, true)
-		case Moving:
-			a.setWaits(j, nil)
-			a.leave(j, ReasonLost, true)
-		case Awaiting, Held:
+		case Moving, Awaiting, Held:
 			a.setReplan(j, true)
 		}
 	}
@@ -83,6 +78,7 @@ func (a *Admission) open(op string, now time.Time, node lockstep.NodeID, up bool
 	}
 	for _, j := range a.jobs { // the order does not matter: each is changed by itself
 		j.refused = slices.DeleteFunc(j.refused, func(r refusal) bool { return r.Node == node })
+		a.countRefusing(j)
 	}
 	a.opened()
 	return nil
@@ -116,6 +112,7 @@ func (a *Admission) close(node lockstep.NodeID, down, cordoned bool) {
 	}
 	a.closed[i].down = a.closed[i].down || down
 	a.closed[i].cordoned = a.closed[i].cordoned || cordoned
+	a.flow++
 	a.tight++ // reservations may lie there
 	a.stale = true
 }

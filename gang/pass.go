@@ -2,42 +2,60 @@ package gang
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
 )
 
 // pass is what one walk along the order keeps.
 type pass struct {
-	before  []reservation // of the pass before, to be used again while nothing changed
-	same    bool          // so far the reservations are those of before
-	rest    []reservation // those of before whose jobs the order has not reached
-	keep    bool          // so far nothing came in ahead of rest, so that it still counts
-	tried   int           // waiting jobs that were put to the placer
-	blocked bool          // somebody waits for room
-	strict  bool          // nothing may pass any more
-	cut     bool          // MaxAttempts ended the pass
-	cuts    []cut         // holders cut down for the job whose turn it is
-	stayed  []*job        // due holders that stay as they are
+	before    []reservation // of the pass before, to be used again while nothing changed
+	same      bool          // so far the reservations are those of before
+	rest      []reservation // those of before whose jobs the order has not reached
+	keep      bool          // so far nothing came in ahead of rest, so that it still counts
+	tried     int           // waiting jobs that were put to the placer
+	stumble   error         // the first
+	blocked   bool          // somebody waits for room
+	open      []*shape      // those of the waiting jobs that may have room, for orderers
+	openAt    uint64        // room when open was made; 0 before
+	soft      int           // due holders that may be displaced
+	undecided int           // due holders that are not decided yet
+	shifted   bool          // to let the job pass whose turn it is, reservations got other room
+	strict    bool          // nothing may pass any more
+	cut       bool          // MaxAttempts ended the pass
+	cuts      []cut         // holders cut down for the job whose turn it is
+	stayed    []*job        // due holders that stay as they are
 }
 
 // runPass walks along the order once. Grants and decisions that were made
 // before an error stand.
 func (a *Admission) runPass() error {
 	a.pass++
-	a.stale = false
-	a.queue.compact()
+	a.stale, a.walked = false, a.epoch
 	before := append(a.p.before[:0], a.res...)
-	a.p = pass{before: before, same: true, rest: a.p.rest[:0]}
+	a.p = pass{before: before, same: true, open: a.p.open[:0], stayed: a.p.stayed[:0]}
 	if a.depth() > 1 {
-		a.p.rest, a.p.keep = append(a.p.rest, before...), true
+		a.scratch.rest = append(a.scratch.rest[:0], before...)
+		a.p.rest, a.p.keep = a.scratch.rest, true
 	}
 	a.res = a.res[:0]
+	if len(a.ends) > 0 && a.ends[0].end <= a.now && a.walkedAt != a.now {
+		a.flow++ // somebody outstays an estimate: all starts move on with the time
+	}
+	a.walkedAt = a.now
 	err := a.beginBoundary()
 	if err == nil {
 		err = a.walkOrder()
 	}
-	if end := a.endBoundary(err != nil); err == nil {
+	end := a.endBoundary(err != nil)
+	if err == nil {
 		err = end
+	}
+	if a.p.stumble != nil {
+		a.stale = true
+	}
+	if err == nil && !a.p.cut && a.depth() > 1 && slices.ContainsFunc(before, func(r reservation) bool { return r.job.phase == Queued && r.job.kept != a.pass }) {
+		a.flow++
 	}
 	if err != nil || a.p.cut {
 		a.stale = true
@@ -47,40 +65,146 @@ func (a *Admission) runPass() error {
 			}
 		}
 	}
+	if a.p.stumble != nil {
+		return a.p.stumble
+	}
 	return err
 }
 
+// walkOrder lets the jobs have their turns, until nothing is left to decide.
 func (a *Admission) walkOrder() error {
-	if a.cfg.Orderer == nil {
-		a.queue.next = 0
-	} else {
-		a.cfg.Orderer.Begin(lockstep.FromNanos(a.now))
+	if a.cfg.Orderer != nil {
+		return a.walkProposals()
 	}
-	for {
-		if a.cfg.MaxAttempts > 0 && a.p.tried >= a.cfg.MaxAttempts {
-			a.p.cut = true
+	q := &a.queue
+	q.begin(a)
+	for !a.cutOff() {
+		j := q.take(a)
+		if j == nil {
 			return nil
 		}
-		if a.cfg.Orderer == nil { // the default order gives jobs, not just their names
-			j := a.queue.take()
-			if j == nil {
-				return nil
-			}
-			if _, err := a.propose(j); err != nil {
-				return err
-			}
-			continue
+		if _, err := a.turn(j); err != nil {
+			return err
 		}
-		id, ok := a.cfg.Orderer.Next()
+		if q.left && q.epoch != a.epoch {
+			q.resume(a, j)
+		}
+	}
+	return nil
+}
+
+// walkProposals is walkOrder by the orderer of the configuration.
+func (a *Admission) walkProposals() error {
+	o := a.cfg.Orderer
+	o.Begin(lockstep.FromNanos(a.now))
+	idle, most := 0, 2*len(a.jobs)+maxIdle
+	for idle < most && !a.cutOff() && !a.settled() {
+		id, ok := o.Next()
 		if !ok {
 			return nil
 		}
-		outcome, err := a.propose(a.jobs[id])
+		outcome, err := a.turn(a.jobs[id])
 		if err != nil {
 			return err
 		}
-		a.cfg.Orderer.Outcome(id, outcome)
+		if idle++; outcome != lockstep.Dropped {
+			idle = 0
+		}
+		o.Outcome(id, outcome)
 	}
+	return nil
+}
+
+// maxIdle and twice the jobs known are how many proposals in a row may name
+// nobody who has a turn before the pass ends: orderers that repeat themselves
+// must not hang a Step.
+const maxIdle = 100
+
+// cutOff reports whether MaxAttempts ends the pass.
+func (a *Admission) cutOff() bool {
+	a.p.cut = a.cfg.MaxAttempts > 0 && a.p.tried >= a.cfg.MaxAttempts
+	return a.p.cut
+}
+
+// reservedAll reports whether jobs that are blocked from now on change nothing:
+// all reservations are given out, or none is to come.
+func (a *Admission) reservedAll() bool {
+	return !a.plain && (a.p.strict || a.what != nil && len(a.res) >= a.depth())
+}
+
+// settled reports whether no proposal could change anything any more: no waiting
+// job can have room, and all due holders are decided.
+func (a *Admission) settled() bool {
+	p := &a.p
+	if p.undecided > 0 || !a.reservedAll() {
+		return false
+	}
+	if p.openAt != a.epoch {
+		p.openAt = a.epoch
+		p.open = append(p.open[:0], a.queue.shapes...)
+	}
+	for n := len(p.open); n > 0; n-- {
+		if !a.spent(p.open[n-1]) {
+			return false
+		}
+		p.open = p.open[:n-1]
+	}
+	return true
+}
+
+// spent reports whether it is known that no job waiting in the line of s can have
+// room in this pass until some is freed, once all reservations are given out.
+func (a *Admission) spent(s *shape) bool {
+	switch {
+	case len(s.line) == 0 || a.p.strict || a.cfg.Backfill == Strict && s.placeable:
+		return true
+	case !a.alike(s):
+		return false
+	}
+	return s.failed == a.epoch || a.stillDelays(s.delays) && a.outlasts(later(a.now, s.spans[0].span))
+}
+
+// alike reports whether what is known of s holds for every job in its line, also
+// of room that others would have to leave.
+func (a *Admission) alike(s *shape) bool {
+	return !s.affinity && s.refusing == 0 && len(a.windows) == 0 && (a.p.soft == 0 || s.hopeless == a.pass)
+}
+
+// firstAble returns the place in the line of s, from its next on, of the first
+// job of which it is not known that its stay would delay a reservation.
+func (a *Admission) firstAble(s *shape) int {
+	i := s.next
+	if a.alike(s) && a.stillDelays(s.delays) {
+		for i < len(s.line) && a.outlasts(later(a.now, s.line[i].span)) {
+			i++
+		}
+	}
+	return i
+}
+
+// turn is propose that takes a stumble for an outcome; the pass returns the first.
+func (a *Admission) turn(j *job) (lockstep.Outcome, error) {
+	waited := j != nil && j.phase == Queued
+	outcome, err := a.propose(j)
+	if err == nil || !isStumble(err) {
+		return outcome, err
+	}
+	if a.p.stumble == nil {
+		a.p.stumble = err
+	}
+	a.p.cuts = nil // those set aside are placed at their own turns
+	switch {
+	case !j.holds():
+		return lockstep.Blocked, nil
+	case waited:
+		return lockstep.Granted, nil
+	}
+	return lockstep.Kept, nil
+}
+
+func isStumble(err error) bool {
+	var s *stumble
+	return errors.As(err, &s)
 }
 
 // propose gives the job whose turn it is what it can have; nil is one that is
@@ -134,9 +258,11 @@ func (a *Admission) admit(j *job) (bool, error) {
 		j.verdict = v
 		return false, nil // quota, not room: nothing is kept for j and nobody waits behind it
 	}
-	n := a.countRest(j)
+	a.p.shifted = false
 	ok, err := a.findRoom(j, quota.Min, quota.Max)
-	a.res = a.res[:n]
+	if !ok && err == nil && a.overdue(j) {
+		ok, err = a.findRoom(j, quota.Min, quota.Max)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -148,6 +274,9 @@ func (a *Admission) admit(j *job) (bool, error) {
 			return false, a.blocks(j)
 		}
 		a.p.keep = false
+	}
+	if !a.expected(j) {
+		a.flow++
 	}
 	a.reached(j, minTime)
 	if err := a.grant(j); err != nil {

@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -28,17 +27,37 @@ func (a *Admission) blocks(j *job) error {
 	}
 	if i < len(a.p.before) && a.p.same {
 		if old := &a.p.before[i]; old.job == j && old.epoch == a.epoch && old.tight == a.tight && !(old.timed() && old.start <= a.now) {
-			a.res = append(a.res, *old)
-			a.reached(j, old.start)
+			a.keepReservation(*old)
 			return nil
 		}
+	}
+	if a.promised(j) == 0 && a.stands(j) {
+		a.keepReservation(a.p.rest[0])
+		return nil
 	}
 	if a.stillDelays(j.roomless) {
 		return nil
 	}
+	return a.reserve(j)
+}
+
+// keepReservation makes r, of the pass before, one of this pass.
+func (a *Admission) keepReservation(r reservation) {
+	r.members = r.job.spot
+	r.job.kept = a.pass
+	a.res = append(a.res, r)
+	a.reached(r.job, r.start)
+}
+
+// reserve looks for the earliest start of j and gives it a reservation.
+func (a *Admission) reserve(j *job) error {
+	spot := j.spot
 	n := a.countRest(j)
 	r, found, err := a.search(j)
 	a.res = a.res[:n]
+	if err == nil && a.slips(j, r.start, found) {
+		r, found, err = a.search(j)
+	}
 	if err != nil {
 		return err
 	}
@@ -47,12 +66,32 @@ func (a *Admission) blocks(j *job) error {
 		a.noteRoomless(j)
 		return nil
 	}
+	i := a.promised(j)
+	asBefore := i >= 0 && r.start == a.p.rest[i].start && r.end == a.p.rest[i].end && slices.Equal(spot, r.members)
+	if !asBefore && (i >= 0 || len(a.p.rest) > 0) {
+		a.flow++
+	}
 	a.reached(j, r.start)
 	a.p.same = false
 	a.gen++
-	r.id, r.epoch, r.tight = a.gen, a.epoch, a.tight
+	r.id, r.epoch, r.tight, r.flow = a.gen, a.epoch, a.tight, a.flow
+	j.kept = a.pass
 	a.res = append(a.res, r)
 	return nil
+}
+
+// expected reports whether that j has the scratch plan from now on changes nothing
+// for those who were promised a start: it is what j was promised, or beside it all.
+func (a *Admission) expected(j *job) bool {
+	if a.p.shifted {
+		return false
+	}
+	i := a.promised(j)
+	if i < 0 {
+		return len(a.p.rest) == 0
+	}
+	r := &a.p.rest[i]
+	return r.start == a.now && r.end == a.latestEnd(j) && slices.Equal(j.spot, a.scratch.plan.Members)
 }
 
 // countRest makes the reservations of the pass before that the order has not
@@ -61,7 +100,7 @@ func (a *Admission) blocks(j *job) error {
 // caller cuts them off again, to the length returned.
 func (a *Admission) countRest(j *job) int {
 	n := len(a.res)
-	if !a.p.keep || !slices.ContainsFunc(a.p.rest, func(r reservation) bool { return r.job == j }) {
+	if a.promised(j) < 0 {
 		return n
 	}
 	for _, r := range a.p.rest {
@@ -73,6 +112,41 @@ func (a *Admission) countRest(j *job) int {
 	return n
 }
 
+// overdue reports whether the time that j was promised has come, and yet it has no
+// room beside the promises made to those behind. Then these count no more: they
+// must not hold up whoever they come after.
+func (a *Admission) overdue(j *job) bool {
+	i := a.promised(j)
+	if i < 0 || a.p.rest[i].start > a.now {
+		return false
+	}
+	a.p.keep = false
+	return true
+}
+
+// slips reports whether j would start later than it was promised, beside the
+// promises made to those behind. Then these count no more.
+func (a *Admission) slips(j *job, start int64, found bool) bool {
+	i := a.promised(j)
+	if i < 0 || found && start <= a.p.rest[i].start {
+		return false
+	}
+	a.p.keep = false
+	return true
+}
+
+// promised is the place of j in the rest, or -1; also where the rest does not count.
+func (a *Admission) promised(j *job) int {
+	if !a.p.keep {
+		return -1
+	}
+	return slices.IndexFunc(a.p.rest, func(r reservation) bool { return r.job == j })
+}
+
+// restCounts reports whether there are promises to jobs that the order has not
+// reached, and they count.
+func (a *Admission) restCounts() bool { return a.p.keep && len(a.p.rest) > 0 }
+
 // reached takes note of the start that j got in this pass. One that is new, or
 // later than j was promised, upsets the promises made to those behind.
 func (a *Admission) reached(j *job, start int64) {
@@ -81,11 +155,15 @@ func (a *Admission) reached(j *job, start int64) {
 	}
 	i := slices.IndexFunc(a.p.rest, func(r reservation) bool { return r.job == j })
 	if i < 0 {
-		a.p.keep = start == forever // nothing was given to it
+		a.p.keep = start == forever || len(a.p.rest) == 0 // nothing was given to it, or to nobody's loss
 		return
 	}
 	a.p.keep = start <= a.p.rest[i].start
-	a.p.rest = slices.Delete(a.p.rest, i, i+1)
+	if i == 0 {
+		a.p.rest = a.p.rest[1:]
+	} else {
+		a.p.rest = slices.Delete(a.p.rest, i, i+1)
+	}
 }
 
 // noteRoomless remembers that j would not fit even if all holders left: not an
@@ -105,9 +183,7 @@ func (a *Admission) noteRoomless(j *job) {
 func (a *Admission) search(j *job) (reservation, bool, error) {
 	mark := a.what.Mark()
 	r, found, err := a.searchAhead(j)
-	if undo := a.what.Rollback(mark); undo != nil && err == nil {
-		err = fmt.Errorf("gang: rollback: %w", undo)
-	}
+	err = a.rollback(mark, err)
 	return r, found, err
 }
 
@@ -132,8 +208,14 @@ func (a *Admission) searchAhead(j *job) (r reservation, found bool, err error) {
 			return a.timedAt(r, at, overdue), true, nil
 		}
 	}
-	// No known end suffices. Then the room is kept from everybody, so that it
-	// can only empty; and it stays the same room for as long as that will do.
+	return a.searchEndless(r, known)
+}
+
+// searchEndless is for where no known end suffices. Then the room is kept from
+// everybody, so that it can only empty; and it stays the same room for as long as
+// that will do.
+func (a *Admission) searchEndless(r reservation, known int) (reservation, bool, error) {
+	j := r.job
 	r.start, r.end = forever, forever
 	if j.spot != nil {
 		ok, err := a.respot(j, known)
@@ -246,39 +328,38 @@ func (a *Admission) fewest(from, to int, release func(i int) error, fits func(n 
 			}
 		}
 		mark := a.what.Mark()
-		for i := lo; i < next; i++ {
-			if err := release(i); err != nil {
-				return 0, err
-			}
-		}
-		ok, err := fits(next)
+		ok, err := a.tryAfter(lo, next, release, fits)
 		switch {
 		case err != nil:
 			return 0, err
 		case !ok:
 			lo, step = next, 2*step
 			continue
-		}
-		if next == lo+1 {
+		case next == lo+1:
 			return next, nil
 		}
-		if err := a.what.Rollback(mark); err != nil {
-			return 0, fmt.Errorf("gang: rollback: %w", err)
+		if err := a.rollback(mark, nil); err != nil {
+			return 0, err
 		}
 		fine, hi = true, next
 	}
 	if !fine {
 		return 0, nil
 	}
-	for i := lo; i < hi; i++ {
-		if err := release(i); err != nil {
-			return 0, err
-		}
-	}
-	if ok, err := fits(hi); err != nil || !ok {
+	if ok, err := a.tryAfter(lo, hi, release, fits); err != nil || !ok {
 		return 0, err
 	}
 	return hi, nil
+}
+
+// tryAfter releases everything in [from, to) and asks whether to suffices.
+func (a *Admission) tryAfter(from, to int, release func(i int) error, fits func(n int) (bool, error)) (bool, error) {
+	for i := from; i < to; i++ {
+		if err := release(i); err != nil {
+			return false, err
+		}
+	}
+	return fits(to)
 }
 
 // walk tries j at every time at which room may come back: a known end of a
@@ -300,7 +381,11 @@ func (a *Admission) walk(j *job, known int) (at int64, overdue, ok bool, err err
 	times = slices.Compact(times)
 	a.scratch.times = times
 	n := 0
+	earliest := a.notBefore(j)
 	for _, t := range times {
+		if t < earliest {
+			continue
+		}
 		first := n
 		for n < known && a.ends[n].end <= t {
 			n++
@@ -317,6 +402,22 @@ func (a *Admission) walk(j *job, known int) (at int64, overdue, ok bool, err err
 		}
 	}
 	return 0, false, false, nil
+}
+
+// notBefore returns a time before which j, which was promised nothing yet, cannot
+// start beside the reservations: the latest start of its like that run no longer.
+func (a *Admission) notBefore(j *job) int64 {
+	earliest := int64(minTime)
+	if len(a.p.rest) > 0 || len(a.windows) > 0 || len(j.refused) > 0 || j.shape.affinity || a.depth() == 1 {
+		return earliest
+	}
+	for i := range a.res {
+		r := &a.res[i]
+		if r.job.shape == j.shape && r.flow == a.flow && r.start > earliest && r.timed() && r.job.span <= j.span && len(r.job.refused) == 0 {
+			earliest = r.start
+		}
+	}
+	return earliest
 }
 
 // respot checks that j would still fit if every holder left, and moves its room

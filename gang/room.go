@@ -49,9 +49,9 @@ func (a *Admission) fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdi
 	if err != nil {
 		err = fmt.Errorf("gang: fit %s: %w", r.Gang.ID, err)
 		if errors.Is(err, lockstep.ErrInvalid) || errors.Is(err, lockstep.ErrUnknown) {
-			err = &unplaceable{job: r.Gang.ID, err: err}
+			return v, &unplaceable{job: r.Gang.ID, err: err}
 		}
-		return v, err
+		return v, &stumble{err}
 	}
 	if v.Feasible {
 		out.Job, out.Gang = r.Gang.ID, r.Gang
@@ -68,6 +68,14 @@ type unplaceable struct {
 func (u *unplaceable) Error() string { return u.err.Error() }
 
 func (u *unplaceable) Unwrap() error { return u.err }
+
+// stumble is an error that concerns one job and left everything as it was, so that
+// a pass may go on to the next.
+type stumble struct{ err error }
+
+func (s *stumble) Error() string { return s.err.Error() }
+
+func (s *stumble) Unwrap() error { return s.err }
 
 // latestEnd is when j is over at the latest if it is granted room now and its
 // estimate is true.
@@ -116,11 +124,12 @@ func (a *Admission) take(j *job, plan *lockstep.Plan) error {
 			if undo := a.cfg.Placer.Release(j.id); undo != nil {
 				return fmt.Errorf("gang: charge %s: %w (and release: %w)", j.id, err, undo)
 			}
-			return fmt.Errorf("gang: charge %s: %w", j.id, err)
+			return &stumble{fmt.Errorf("gang: charge %s: %w", j.id, err)}
 		}
 		j.charged = true
 	}
 	j.plan = plan.Clone()
+	a.grants++
 	a.setEnd(j, later(a.latestEnd(j), 0))
 	if len(a.res) < a.depth() {
 		a.tight++ // nothing has checked that this leaves later reservations their room
@@ -128,17 +137,27 @@ func (a *Admission) take(j *job, plan *lockstep.Plan) error {
 	return nil
 }
 
-// giveBack releases all that j holds in placer and quota.
-func (a *Admission) giveBack(j *job) error {
-	if j.holds() {
-		if err := a.cfg.Placer.Release(j.id); err != nil {
-			return fmt.Errorf("gang: release %s: %w", j.id, err)
-		}
-		a.dropEnd(j)
-		j.plan = nil
-		a.freed()
+// giveBack releases all that j holds in placer and quota at time t.
+// The refund comes first, since a charge can be made again where then the
+// release fails; with an error nothing has changed.
+func (a *Admission) giveBack(j *job, t int64) error {
+	charged := j.charged
+	if err := a.refund(j); err != nil || !j.holds() {
+		return err
 	}
-	return a.refund(j)
+	if err := a.release(j); err != nil {
+		if charged {
+			err = errors.Join(err, a.charge(j, a.countsOf(j.plan.Members, j)))
+		}
+		return err
+	}
+	onTime := j.end == t && j.phase == Running
+	a.dropEnd(j)
+	j.plan = nil
+	if a.freedOnTime(); !onTime {
+		a.flow++
+	}
+	return nil
 }
 
 func (a *Admission) refund(j *job) error {
@@ -149,13 +168,19 @@ func (a *Admission) refund(j *job) error {
 		return fmt.Errorf("gang: refund %s: %w", j.id, err)
 	}
 	j.charged = false
-	a.freed()
+	a.freedOnTime() // reservations do not look at quota
 	return nil
 }
 
 // setEnd files j, which holds room, under its expected end.
 func (a *Admission) setEnd(j *job, end int64) {
-	a.dropEnd(j)
+	if i, found := slices.BinarySearchFunc(a.ends, j, byEnd); found && a.ends[i] == j {
+		if j.end == end {
+			return
+		}
+		a.ends = deleteAt(a.ends, i)
+		a.flow++
+	}
 	j.end = end
 	a.ends = insertSorted(a.ends, j, byEnd)
 }
@@ -262,7 +287,7 @@ func (a *Admission) settle(j *job) {
 	j.deadline = later(a.now, a.hold(j))
 	j.missing = len(j.plan.Members)
 	j.confirmed = make([]bool, j.missing)
-	a.timers.set(j.deadline, j)
+	a.timers.set(a, j.deadline, j)
 	a.setEnd(j, later(j.deadline, j.wall()))
 	a.emit(j, lockstep.Action{Kind: lockstep.ActionReserve, Plan: j.plan, Deadline: lockstep.FromNanos(j.deadline)})
 }
@@ -271,8 +296,12 @@ func (a *Admission) settle(j *job) {
 func (a *Admission) begin(j *job) {
 	j.phase, j.confirmed, j.missing, j.lapses = Running, nil, 0, 0
 	a.dropEnd(j)
-	j.begun, j.start = true, a.now
-	a.setEnd(j, later(j.start, j.wall()))
+	j.begun, j.shrunk, j.start = true, false, a.now
+	end := later(j.start, j.wall())
+	if end != j.end { // all members were ready before the deadline
+		a.flow++
+	}
+	a.setEnd(j, end)
 	j.spot = nil
 	a.emit(j, lockstep.Action{Kind: lockstep.ActionStart, Plan: j.plan})
 	a.observe(MetricWait, j, a.now-j.submit)

@@ -19,12 +19,17 @@ const magic = "lockstep gang 1\n"
 type savedState struct {
 	Now      int64              `json:"now"`
 	Attempts lockstep.Attempt   `json:"attempts"`
+	Grants   uint64             `json:"grants,omitempty"`
 	Epoch    uint64             `json:"epoch"`
 	Opens    uint64             `json:"opens"`
 	Tight    uint64             `json:"tight"`
 	Gen      uint64             `json:"gen"`
+	Flow     uint64             `json:"flow,omitempty"`
 	Pass     uint64             `json:"pass"`
 	Stale    bool               `json:"stale,omitempty"`
+	Walked   uint64             `json:"walked,omitempty"`
+	WalkedAt int64              `json:"walkedAt,omitempty"`
+	Strict   bool               `json:"strict,omitempty"`
 	Jobs     []savedJob         `json:"jobs,omitempty"` // by ID
 	Gone     []lockstep.JobID   `json:"gone,omitempty"` // oldest first
 	Closed   []savedClosure     `json:"closed,omitempty"`
@@ -50,15 +55,18 @@ type savedJob struct {
 	Due       bool              `json:"due,omitempty"`
 	Told      bool              `json:"told,omitempty"`
 	Replan    bool              `json:"replan,omitempty"`
+	Shrunk    bool              `json:"shrunk,omitempty"`
 	Requeue   bool              `json:"requeue,omitempty"`
 	Lapses    int               `json:"lapses,omitempty"`
 	WaitFor   lockstep.JobID    `json:"waitFor,omitempty"`
 	NotUntil  int64             `json:"notUntil"`
 	Refused   []refusal         `json:"refused,omitempty"`
+	Grants    uint64            `json:"grants,omitempty"`
 	Failed    uint64            `json:"failed,omitempty"`
 	Roomless  delay             `json:"roomless,omitzero"`
 	Delays    delay             `json:"delays,omitzero"`
 	Verdict   lockstep.Verdict  `json:"verdict"`
+	Seen      bool              `json:"seen,omitempty"`
 	Spot      []lockstep.Member `json:"spot,omitempty"`
 	Reason    lockstep.Reason   `json:"reason,omitempty"`
 	Shape     *savedShape       `json:"shape,omitempty"` // with the first job of its shape
@@ -69,6 +77,7 @@ type savedShape struct {
 	Delays     delay            `json:"delays,omitzero"`
 	Impossible uint64           `json:"impossible,omitempty"`
 	Verdict    lockstep.Verdict `json:"verdict"`
+	Placeable  bool             `json:"placeable,omitempty"`
 }
 
 type savedClosure struct {
@@ -86,6 +95,7 @@ type savedReservation struct {
 	ID      uint64            `json:"id"`
 	Epoch   uint64            `json:"epoch"`
 	Tight   uint64            `json:"tight"`
+	Flow    uint64            `json:"flow,omitempty"`
 }
 
 // Snapshot writes all of a's own state to w, so that Restore continues as a
@@ -109,17 +119,18 @@ func (a *Admission) Snapshot(w io.Writer) error {
 
 func (a *Admission) save() *savedState {
 	s := &savedState{
-		Now: a.now, Attempts: a.attempts, Epoch: a.epoch, Opens: a.opens, Tight: a.tight, Gen: a.gen, Pass: a.pass,
-		Stale: a.stale, Windows: a.windows, Out: a.out,
+		Now: a.now, Attempts: a.attempts, Grants: a.grants, Epoch: a.epoch, Opens: a.opens, Tight: a.tight, Gen: a.gen, Flow: a.flow, Pass: a.pass,
+		Stale: a.stale, Walked: a.walked, WalkedAt: a.walkedAt, Strict: a.p.strict, Windows: a.windows, Out: a.out,
 	}
-	shapes := make(map[*shape]bool, len(a.shapes))
+	shapes := make(map[*shape]bool, len(a.shapes)+len(a.simple))
 	for _, id := range a.AppendJobs(nil) {
 		j := a.jobs[id]
 		s.Jobs = append(s.Jobs, saveJob(j))
+		s.Jobs[len(s.Jobs)-1].Seen = j.phase == Queued && j.seen == a.pass
 		if j.shape != nil && !shapes[j.shape] {
 			shapes[j.shape] = true
 			x := j.shape
-			s.Jobs[len(s.Jobs)-1].Shape = &savedShape{Failed: x.failed, Delays: x.delays, Impossible: x.impossible, Verdict: x.verdict}
+			s.Jobs[len(s.Jobs)-1].Shape = &savedShape{Failed: x.failed, Delays: x.delays, Impossible: x.impossible, Verdict: x.verdict, Placeable: x.placeable}
 		}
 	}
 	for _, j := range a.gone {
@@ -131,7 +142,7 @@ func (a *Admission) save() *savedState {
 	for i := range a.res {
 		r := &a.res[i]
 		s.Reserved = append(s.Reserved, savedReservation{
-			Job: r.job.id, Start: r.start, End: r.end, Overdue: r.overdue, Members: r.members, ID: r.id, Epoch: r.epoch, Tight: r.tight,
+			Job: r.job.id, Start: r.start, End: r.end, Overdue: r.overdue, Members: r.members, ID: r.id, Epoch: r.epoch, Tight: r.tight, Flow: r.flow,
 		})
 	}
 	return s
@@ -141,8 +152,8 @@ func saveJob(j *job) savedJob {
 	s := savedJob{
 		Gang: j.gang, Phase: j.phase, Attempt: j.attempt, Submit: j.submit, Old: j.old, Charged: j.charged, Waits: j.waits,
 		Confirmed: j.confirmed, Deadline: j.deadline, Begun: j.begun, Start: j.start, End: j.end, Due: j.due, Told: j.told,
-		Replan: j.replan, Requeue: j.requeue, Lapses: j.lapses, WaitFor: j.waitFor, NotUntil: j.notUntil, Refused: j.refused,
-		Failed: j.failed, Roomless: j.roomless, Delays: j.delays, Verdict: j.verdict, Spot: j.spot, Reason: j.reason,
+		Replan: j.replan, Shrunk: j.shrunk, Requeue: j.requeue, Lapses: j.lapses, WaitFor: j.waitFor, NotUntil: j.notUntil, Refused: j.refused,
+		Grants: j.grants, Failed: j.failed, Roomless: j.roomless, Delays: j.delays, Verdict: j.verdict, Spot: j.spot, Reason: j.reason,
 	}
 	if j.holds() {
 		p := *j.plan
@@ -190,8 +201,12 @@ func corrupt(field, reason string) error {
 }
 
 func (a *Admission) load(s *savedState) error {
+	if s.Now > latest {
+		return corrupt("now", "beyond the last time that calls may have")
+	}
 	a.now, a.attempts, a.epoch, a.opens, a.tight, a.gen, a.pass = s.Now, s.Attempts, s.Epoch, s.Opens, s.Tight, s.Gen, s.Pass
 	a.out = s.Out
+	a.grants = s.Grants
 	for i := range a.out {
 		if p := a.out[i].Plan; p != nil {
 			p.Inventory = a.cfg.Inventory
@@ -202,6 +217,22 @@ func (a *Admission) load(s *savedState) error {
 			return err
 		}
 	}
+	if err := a.loadLists(s); err != nil {
+		return err
+	}
+	for _, c := range s.Closed {
+		a.close(c.Node, c.Down, c.Cordoned)
+	}
+	a.tight, a.flow = s.Tight, s.Flow
+	if err := a.loadWindows(s.Windows); err != nil {
+		return err
+	}
+	a.stale, a.walked, a.walkedAt, a.p.strict = s.Stale, s.Walked, s.WalkedAt, s.Strict
+	return nil
+}
+
+// loadLists reads what names jobs, which are all there.
+func (a *Admission) loadLists(s *savedState) error {
 	for _, j := range a.awaiting {
 		for _, id := range j.waits {
 			if w := a.jobs[id]; w == nil || len(w.old) == 0 {
@@ -216,22 +247,14 @@ func (a *Admission) load(s *savedState) error {
 		}
 		a.gone = append(a.gone, j)
 	}
-	for _, c := range s.Closed {
-		a.close(c.Node, c.Down, c.Cordoned)
-	}
-	a.tight = s.Tight
-	if err := a.loadWindows(s.Windows); err != nil {
-		return err
-	}
 	for i := range s.Reserved {
 		r := &s.Reserved[i]
 		j := a.jobs[r.Job]
 		if j == nil || j.phase != Queued || !validMembers(j.gang, r.Members) {
 			return corrupt("reserved", string(r.Job)+" does not wait")
 		}
-		a.res = append(a.res, reservation{job: j, start: r.Start, end: r.End, overdue: r.Overdue, members: r.Members, id: r.ID, epoch: r.Epoch, tight: r.Tight})
+		a.res = append(a.res, reservation{job: j, start: r.Start, end: r.End, overdue: r.Overdue, members: r.Members, id: r.ID, epoch: r.Epoch, tight: r.Tight, flow: r.Flow})
 	}
-	a.stale = s.Stale
 	return nil
 }
 
@@ -245,7 +268,7 @@ func (a *Admission) loadWindows(windows []Window) error {
 			return corrupt("windows", w.Name)
 		}
 		a.windows = slices.Insert(a.windows, i, w)
-		a.timers.set(w.to, nil)
+		a.timers.set(a, w.to, nil)
 	}
 	return nil
 }
@@ -272,7 +295,7 @@ func (s *savedJob) consistent() bool {
 	case Queued, Gone:
 		return s.Plan == nil && len(s.Old) == 0 && len(s.Waits) == 0 && !s.Due && !s.Replan && !s.Charged
 	case Awaiting, Moving:
-		return s.Plan != nil && len(s.Waits) > 0 && !s.Due
+		return s.Plan != nil && (len(s.Waits) > 0 || s.Replan) && !s.Due
 	case Held:
 		return s.Plan != nil && len(s.Waits) == 0 && len(s.Confirmed) == len(s.Plan.Members) && !s.Due
 	case Running, Resizing:
@@ -290,23 +313,15 @@ func (a *Admission) loadJob(s *savedJob) error {
 	if a.jobs[s.Gang.ID] != nil {
 		return corrupt("jobs", string(s.Gang.ID)+" is there twice")
 	}
-	j := newJob(s.Gang, s.Submit)
+	j := s.job()
 	a.jobs[j.id] = j
-	j.phase, j.attempt, j.charged, j.confirmed, j.deadline = s.Phase, s.Attempt, s.Charged, s.Confirmed, s.Deadline
-	j.begun, j.start, j.end, j.told, j.requeue, j.lapses = s.Begun, s.Start, s.End, s.Told, s.Requeue, s.Lapses
-	j.waitFor, j.notUntil, j.refused, j.failed, j.roomless, j.delays = s.WaitFor, s.NotUntil, s.Refused, s.Failed, s.Roomless, s.Delays
-	j.verdict, j.spot, j.reason = s.Verdict, s.Spot, s.Reason
-	for _, ok := range j.confirmed {
-		if !ok {
-			j.missing++
-		}
-	}
 	if j.phase == Gone {
 		return nil
 	}
 	a.addShape(j)
 	if x := s.Shape; x != nil {
 		j.shape.failed, j.shape.delays, j.shape.impossible, j.shape.verdict = x.Failed, x.Delays, x.Impossible, x.Verdict
+		j.shape.placeable = x.Placeable
 	}
 	if s.Plan != nil {
 		j.plan = s.Plan
@@ -316,27 +331,46 @@ func (a *Admission) loadJob(s *savedJob) error {
 	if len(s.Old) > 0 {
 		a.setOld(j, s.Old)
 	}
-	slices.SortFunc(j.refused, func(x, y refusal) int { return cmp.Compare(x.Node, y.Node) })
 	waits := slices.Clone(s.Waits)
 	slices.Sort(waits)
 	a.setWaits(j, waits)
 	a.setReplan(j, s.Replan)
 	a.setDue(j, s.Due)
 	a.loadTimers(j)
+	if !s.Seen {
+		j.seen = 0
+	}
 	return nil
 }
 
+// job returns the job of s with what it keeps by itself.
+func (s *savedJob) job() *job {
+	j := newJob(s.Gang, s.Submit)
+	j.phase, j.attempt, j.charged, j.confirmed, j.deadline = s.Phase, s.Attempt, s.Charged, s.Confirmed, s.Deadline
+	j.begun, j.start, j.end, j.told, j.requeue, j.lapses = s.Begun, s.Start, s.End, s.Told, s.Requeue, s.Lapses
+	j.shrunk, j.grants = s.Shrunk, s.Grants
+	j.waitFor, j.notUntil, j.refused, j.failed, j.roomless, j.delays = s.WaitFor, s.NotUntil, s.Refused, s.Failed, s.Roomless, s.Delays
+	j.verdict, j.spot, j.reason = s.Verdict, s.Spot, s.Reason
+	for _, ok := range j.confirmed {
+		if !ok {
+			j.missing++
+		}
+	}
+	slices.SortFunc(j.refused, func(x, y refusal) int { return cmp.Compare(x.Node, y.Node) })
+	return j
+}
+
 func (a *Admission) loadTimers(j *job) {
-	if j.phase == Queued || j.due {
+	if j.phase == Queued {
 		a.enqueue(j)
 	}
 	switch j.phase {
 	case Held:
-		a.timers.set(j.deadline, j)
+		a.timers.set(a, j.deadline, j)
 	case Queued:
-		a.timers.set(j.notUntil, j)
+		a.timers.set(a, j.notUntil, j)
 		for _, r := range j.refused {
-			a.timers.set(r.Until, j)
+			a.timers.set(a, r.Until, j)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (a *Admission) AppendStep(dst []lockstep.Action, now time.Time) ([]lockstep
 		}
 	}
 	if err == nil && a.stale {
-		if a.queue.live > 0 {
+		if a.queue.waiting > 0 || len(a.due) > 0 {
 			err = a.runPass()
 		} else {
 			a.idle()
@@ -40,7 +40,7 @@ func (a *Admission) AppendStep(dst []lockstep.Action, now time.Time) ([]lockstep
 	clear(a.out)
 	a.out = a.out[:0]
 	if r := a.cfg.Recorder; r != nil {
-		r.Gauge(MetricQueued, lockstep.MetricLabels{}, float64(a.queue.live))
+		r.Gauge(MetricQueued, lockstep.MetricLabels{}, float64(a.queue.waiting))
 	}
 	return dst, err
 }
@@ -49,7 +49,6 @@ func (a *Admission) AppendStep(dst []lockstep.Action, now time.Time) ([]lockstep
 func (a *Admission) idle() {
 	a.stale = false
 	a.res = a.res[:0]
-	a.queue.compact()
 }
 
 // fire handles the times that have come.
@@ -81,7 +80,10 @@ func (a *Admission) fire() error {
 
 // expireRefusals lets j onto nodes again that it refused long enough ago.
 func (a *Admission) expireRefusals(j *job) {
-	j.refused = slices.DeleteFunc(j.refused, func(r refusal) bool { return r.Until <= a.now })
+	if len(j.refused) > 0 {
+		j.refused = slices.DeleteFunc(j.refused, func(r refusal) bool { return r.Until <= a.now })
+		a.countRefusing(j)
+	}
 }
 
 // lapse ends the hold of j, whose deadline has come. All of its room goes back.
@@ -102,7 +104,7 @@ func (a *Admission) lapse(j *job) error {
 func (a *Admission) waitUntil(j *job, t int64) {
 	j.notUntil = t
 	j.verdict = lockstep.Verdict{Reason: ReasonBackoff, Want: j.gang.MaxMembers()}
-	a.timers.set(t, j)
+	a.timers.set(a, t, j)
 }
 
 // findOtherRoom moves the holds that a node was lost to or refused by, and gives
@@ -117,27 +119,23 @@ func (a *Admission) findOtherRoom() error {
 }
 
 func (a *Admission) findOther(j *job) error {
+	if j.phase == Moving { // where it sits it may not stay, and it knew of no other room
+		if err := a.giveBack(j, a.now); err != nil {
+			return err
+		}
+		a.setReplan(j, false)
+		a.setWaits(j, nil)
+		a.leave(j, ReasonLost, true)
+		return nil
+	}
 	old, deadline, held := j.plan, j.deadline, j.phase == Held
-	quota := lockstep.Request{Min: old.AppendCounts(nil, len(j.gang.Roles))}
-	quota.Max = quota.Min
-	if err := a.giveBack(j); err != nil {
+	if err := a.giveBack(j, a.now); err != nil {
 		return err
 	}
 	a.setReplan(j, false)
 	a.setWaits(j, nil)
 	a.expireRefusals(j)
-	_, ok := a.limit(j, &quota, quota.Min, quota.Max)
-	var err error
-	if ok {
-		r := a.request(j, a.now, a.latestEnd(j))
-		r.Min, r.Max, r.Prefer = quota.Min, quota.Max, old
-		a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
-		r.Busy = a.scratch.busy
-		var v lockstep.Verdict
-		v, err = a.fit(r, &a.scratch.plan)
-		// Within the deadline there is no time to wait for others to leave.
-		ok = v.Feasible && !(held && a.touchesDirty(a.scratch.plan.Members))
-	}
+	ok, err := a.findRoomLike(j, old, held)
 	if ok && err == nil {
 		err = a.take(j, &a.scratch.plan)
 	}
@@ -154,11 +152,27 @@ func (a *Admission) findOther(j *job) error {
 	a.settle(j)
 	if held && j.phase == Held {
 		j.deadline = deadline
-		a.timers.set(deadline, j)
+		a.timers.set(a, deadline, j)
 		a.setEnd(j, later(deadline, j.wall()))
 		a.out[len(a.out)-1].Deadline = lockstep.FromNanos(deadline)
 	}
 	return nil
+}
+
+// findRoomLike looks for room for as many members of j as old has, beside all
+// reservations, and leaves it in the scratch plan; clean says that nobody may
+// still be leaving it, since within a deadline there is no time to wait.
+func (a *Admission) findRoomLike(j *job, old *lockstep.Plan, clean bool) (bool, error) {
+	quota := lockstep.Request{Min: old.AppendCounts(nil, len(j.gang.Roles))}
+	if _, ok := a.limit(j, &quota, quota.Min, quota.Min); !ok {
+		return false, nil
+	}
+	r := a.request(j, a.now, a.latestEnd(j))
+	r.Min, r.Max, r.Prefer = quota.Min, quota.Max, old
+	a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
+	r.Busy = a.scratch.busy
+	v, err := a.fit(r, &a.scratch.plan)
+	return v.Feasible && !(clean && a.touchesDirty(a.scratch.plan.Members)), err
 }
 
 // giveUp ends the hold of j, whose room is given back already.

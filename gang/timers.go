@@ -8,10 +8,11 @@ type timer struct {
 	job *job
 }
 
-// timers is a heap of times, earliest first, then by job. A timer whose cause has passed is
-// dropped when it comes to the front, so setting one never looks for another.
+// timers is a heap of times, earliest first, then by job. A timer whose cause has
+// passed is dropped when it comes to the front, or when they are more than half.
 type timers struct {
 	heap []timer
+	most int // as many may be in the heap before it is cleared
 }
 
 func (t *timers) less(i, k int) bool {
@@ -23,9 +24,12 @@ func (t *timers) less(i, k int) bool {
 }
 
 // set asks for a Step at time at.
-func (t *timers) set(at int64, j *job) {
+func (t *timers) set(a *Admission, at int64, j *job) {
 	if at == forever || at == minTime {
 		return
+	}
+	if len(t.heap) >= t.most {
+		t.clear(a)
 	}
 	t.heap = append(t.heap, timer{at: at, job: j})
 	for i := len(t.heap) - 1; i > 0; {
@@ -38,18 +42,32 @@ func (t *timers) set(at int64, j *job) {
 	}
 }
 
+// clear drops all timers whose causes have passed.
+func (t *timers) clear(a *Admission) {
+	t.heap = slices.DeleteFunc(t.heap, func(x timer) bool { return !x.live(a) })
+	for i := len(t.heap)/2 - 1; i >= 0; i-- {
+		t.sift(i)
+	}
+	t.most = 2*len(t.heap) + 64
+}
+
 // drop removes the front.
 func (t *timers) drop() {
 	last := len(t.heap) - 1
 	t.heap[0] = t.heap[last]
 	t.heap[last] = timer{}
 	t.heap = t.heap[:last]
-	for i := 0; ; {
+	t.sift(0)
+}
+
+// sift moves the timer at i down to where it belongs.
+func (t *timers) sift(i int) {
+	for {
 		down := 2*i + 1
-		if down >= last {
+		if down >= len(t.heap) {
 			return
 		}
-		if down+1 < last && t.less(down+1, down) {
+		if down+1 < len(t.heap) && t.less(down+1, down) {
 			down++
 		}
 		if !t.less(down, i) {

@@ -20,7 +20,7 @@ type cut struct {
 // loses: the holders that deserve least, as few of them as will do, and of those
 // none without need: j would not fit if any one of them kept all.
 func (a *Admission) displace(j *job, quota *lockstep.Request) (bool, error) {
-	if j.shape.hopeless == a.pass || a.cfg.Backfill == Strict && len(a.res) > 0 {
+	if a.p.soft == 0 || j.shape.hopeless == a.pass || a.cfg.Backfill == Strict && len(a.res) > 0 {
 		return false, nil
 	}
 	var soft []*job
@@ -36,9 +36,7 @@ func (a *Admission) displace(j *job, quota *lockstep.Request) (bool, error) {
 	slices.Reverse(soft)
 	mark := a.what.Mark()
 	cuts, err := a.chooseCuts(j, quota, soft)
-	if undo := a.what.Rollback(mark); undo != nil && err == nil {
-		err = fmt.Errorf("gang: rollback: %w", undo)
-	}
+	err = a.rollback(mark, err)
 	if err != nil || len(cuts) == 0 {
 		return false, err
 	}
@@ -98,9 +96,7 @@ func (a *Admission) shrinkSome(j *job, quota *lockstep.Request, soft []*job) ([]
 	if ok && err == nil {
 		return a.spare(j, quota, kept)
 	}
-	if undo := a.what.Rollback(mark); undo != nil && err == nil {
-		err = fmt.Errorf("gang: rollback: %w", undo)
-	}
+	err = a.rollback(mark, err)
 	return nil, err
 }
 
@@ -302,7 +298,9 @@ func (a *Admission) settleCuts() error {
 			return fmt.Errorf("gang: apply %s: %w", c.job.id, err)
 		}
 		c.job.plan = a.scratch.plan.Clone()
-		c.job.soft, c.job.moved = true, false
+		a.grants++
+		a.soften(c.job, true)
+		c.job.moved = false
 		a.setEnd(c.job, later(c.job.start, c.job.wall()))
 	}
 	return nil
@@ -322,6 +320,15 @@ func (a *Admission) fitDisplacing(j *job, quota *lockstep.Request, kept []cut) (
 	}
 	v, err := a.fit(r, &a.scratch.plan)
 	return v.Feasible, err
+}
+
+// rollback ends what was tried since mark, which came to err. Its own failure
+// counts for more.
+func (a *Admission) rollback(mark lockstep.Mark, err error) error {
+	if undo := a.what.Rollback(mark); undo != nil {
+		return fmt.Errorf("gang: rollback: %w", undo)
+	}
+	return err
 }
 
 func (a *Admission) release(j *job) error {

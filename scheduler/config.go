@@ -202,10 +202,10 @@ func (s *Scheduler) newPolicy(devices int) (Policy, error) {
 		return s.newFair(devices)
 	case s.cfg.Rule == Static:
 		w, err := newWithin(nil, 0, order.FIFO{})
-		return &guarded{Policy: w, guard: s.cfg.guard()}, err
+		return w, err
 	}
 	q, err := order.New(order.Config{Order: s.cfg.order()})
-	return &guarded{Policy: &ordered{Queue: q}, guard: s.cfg.guard()}, err
+	return &ordered{Queue: q}, err
 }
 
 func (s *Scheduler) newFair(devices int) (Policy, error) {
@@ -249,17 +249,6 @@ func (c *Config) order() order.Order {
 	return order.FIFO{}
 }
 
-// guard returns the check of a tenant's right to submit; nil means that all may.
-func (c *Config) guard() func(lockstep.TenantID) error {
-	weights, some := c.Weights, c.DefaultWeight > 0
-	return func(t lockstep.TenantID) error {
-		if _, ok := weights[t]; ok || some {
-			return nil
-		}
-		return fault(lockstep.ErrUnknown, "apply", "Gang.Tenant", quote(t), "has no weight")
-	}
-}
-
 func (s *Scheduler) gangConfig() gang.Config {
 	o := &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}
 	c := gang.Config{
@@ -268,7 +257,7 @@ func (s *Scheduler) gangConfig() gang.Config {
 	}
 	if s.quota != nil {
 		c.Quota = s.quota
-		o.tenants = s.inner().(*within)
+		o.tenants = s.policy.(*within)
 	}
 	return c
 }

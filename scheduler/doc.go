@@ -1,7 +1,8 @@
 // Package scheduler is the reference composition: it puts placement, gang
 // admission, a policy, quota, leases and lifecycle together into one scheduler,
 // which decides and leaves all doing to its host. The simulator, the examples and
-// integrations share it; a host with other needs copies scheduler.go and changes it.
+// integrations share it; a host with other needs copies it and changes
+// scheduler.go, which is the wiring, in about 150 lines.
 //
 // # Model
 //
@@ -38,9 +39,9 @@
 // LTGF: tenants with a weight before those without; more lag first, as it would
 // stand after Config.Horizon; then tenant ID. Inside a tenant shortest remaining
 // time, then submission, then job ID. FIFO, SRTF and LAS as policy/order says.
-// Static: tenants by ID, each with room of its own, and inside by submission; a
-// job that has no quota lets nobody of its tenant pass. Who of the holders goes,
-// and who may pass a blocked job, gang says.
+// Static: by submission, then job ID, over the tenants that have quota for their
+// foremost job; one that has none lets nobody of its tenant pass. Who of the
+// holders goes, and who may pass a blocked job, gang says.
 //
 // A pass ends early where no device is free and no holder competes. Then nothing
 // could be granted, and nobody has a reservation until something is free.
@@ -49,9 +50,10 @@
 //
 // All are *lockstep.Error. An event is refused, and nothing has changed, with
 // ErrInvalid (malformed), ErrDuplicate (a job that has not left), ErrUnknown (a
-// tenant without a weight, a job that is not there), ErrStale and ErrConflict (it
-// does not suit the job's state) and ErrPast (time went backwards). Any other
-// error is a fault of a part or of a Policy: the actions returned with it stand.
+// tenant without a weight, a job or node that is not there), ErrStale and
+// ErrConflict (it does not suit the job's state) and ErrPast (time went backwards;
+// Run takes such an event as of now). Any other error is a fault of a part or of a
+// Policy: the actions returned with it stand.
 //
 // # Restart
 //

@@ -13,7 +13,8 @@ import (
 
 // Explain says why job waits, or where it stands: what admission and placement
 // say, and notes of the tenant's account, the lease and the lifecycle. It
-// changes nothing; false means that the job is not known.
+// changes nothing; false means that the job is not known. Times are those of the
+// latest input.
 func (s *Scheduler) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	j := s.jobs[job]
 	if j == nil {
@@ -28,8 +29,14 @@ func (s *Scheduler) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 			e.Verdict = told.Verdict
 		}
 	}
+	e.Notes = s.appendNotes(e.Notes, j)
+	return e, true
+}
+
+// appendNotes appends what the parts beside admission say.
+func (s *Scheduler) appendNotes(dst []lockstep.Note, j *job) []lockstep.Note {
 	note := func(stage string, reason lockstep.Reason, detail string) {
-		e.Notes = append(e.Notes, lockstep.Note{Stage: stage, Reason: reason, Detail: detail})
+		dst = append(dst, lockstep.Note{Stage: stage, Reason: reason, Detail: detail})
 	}
 	if l := s.ledger(); l != nil {
 		if st, err := l.Statement(lockstep.FromNanos(s.now), j.gang.Tenant); err == nil {
@@ -41,18 +48,48 @@ func (s *Scheduler) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 			note("quota", lockstep.ReasonQuota, "tenant "+string(u.Tenant)+" uses "+gpus(u.Used)+" of "+gpus(u.Nominal)+" devices")
 		}
 	}
-	if l, held := s.lease(job); held {
+	if l, held := s.lease(j.gang.ID); held {
 		detail := "until " + l.Boundary.Format(time.RFC3339) + ", extended " + strconv.Itoa(l.Extended) + " times"
 		if l.State != lease.Held {
 			detail = "to be given back by " + l.Deadline.Format(time.RFC3339) + " for " + string(l.Reason)
 		}
 		note("lease", lockstep.Reason(l.State), detail)
 	}
-	if l, ok := s.lives.Job(job); ok {
+	if l, ok := s.life(j); ok {
 		note("lifecycle", lockstep.Reason(l.State), "attempt "+strconv.FormatUint(uint64(l.Attempt), 10)+
 			", waited "+l.Ledger.Time[lifecycle.PartWaiting].String()+", ran "+l.Ledger.Time[lifecycle.PartProductive].String())
 	}
-	return e, true
+	return dst
+}
+
+// life is what lifecycle knows of j, which is settled up to the last step of j,
+// with the time from then until now.
+func (s *Scheduler) life(j *job) (lifecycle.Job, bool) {
+	l, ok := s.lives.Job(j.gang.ID)
+	if !ok || l.State.Terminal() {
+		return l, ok
+	}
+	settled, _ := l.Ledger.Total()
+	part := lifecycle.PartWaiting
+	switch l.State {
+	case lifecycle.Starting:
+		part = lifecycle.PartStarting
+	case lifecycle.Running:
+		part = lifecycle.PartProductive
+		if l.Saving {
+			part = lifecycle.PartCheckpoint
+		}
+	case lifecycle.Lost:
+		part = lifecycle.PartLost
+	case lifecycle.Draining:
+		part = lifecycle.PartDraining
+	case lifecycle.Cleaning:
+		part = lifecycle.PartCleaning
+	}
+	since := time.Duration(s.now-j.since) - settled
+	l.Ledger.Time[part] += since
+	l.Ledger.GPU[part] = l.Ledger.GPU[part].Add(lockstep.GPUTimeOf(l.GPUs, since))
+	return l, true
 }
 
 // The reasons that this package gives in notes of the stage "fairness".
@@ -69,33 +106,41 @@ func reasonOfLag(st *fairness.Statement) lockstep.Reason {
 }
 
 func describe(st *fairness.Statement) string {
-	text := "tenant " + string(st.Tenant) + " of weight " + strconv.FormatInt(st.Weight, 10) + " holds " + st.Held.String() +
-		" of " + st.Share.String() + " devices, is owed " + strconv.FormatFloat(st.Lag().GPUSeconds(), 'f', 0, 64) + " GPU-seconds"
+	text := "tenant " + string(st.Tenant) + " of weight " + strconv.FormatInt(st.Weight, 10) + " holds " + amount(st.Held) + " of " + amount(st.Share) + " devices, "
+	if lag := st.Lag().GPUSeconds(); lag > 0 {
+		text += "is owed " + strconv.FormatFloat(lag, 'f', 0, 64) + " GPU-seconds"
+	} else {
+		text += "got " + strconv.FormatFloat(0-lag, 'f', 0, 64) + " GPU-seconds more than it is entitled to"
+	}
 	if i, ok := st.Index(); ok {
 		text += ", index " + strconv.FormatFloat(i, 'f', 3, 64)
 	}
 	return text
 }
 
-func gpus(r lockstep.Resources) string {
-	return lockstep.MilliGPU(r[lockstep.ResourceGPU]).String()
+func gpus(r lockstep.Resources) string { return amount(lockstep.MilliGPU(r[lockstep.ResourceGPU])) }
+
+// amount is m in devices, for people: 33.818 rather than 33818m.
+func amount(m lockstep.MilliGPU) string {
+	return strconv.FormatFloat(float64(m)/float64(lockstep.WholeGPU), 'f', -1, 64)
 }
 
 // Status is where a job stands, as told by each part.
 type Status struct {
 	Gang  gang.Status   `json:"gang"`           // Gang is its place in admission, and its room.
-	Life  lifecycle.Job `json:"life"`           // Life is its state and where its time went.
+	Life  lifecycle.Job `json:"life"`           // Life is its state and where its time went, up to the latest input.
 	Lease lease.Lease   `json:"lease,omitzero"` // Lease is the lease it holds; zero if it holds none.
 }
 
 // Status returns where job stands; false means that it is not known.
 func (s *Scheduler) Status(job lockstep.JobID) (Status, bool) {
-	if s.jobs[job] == nil {
+	j := s.jobs[job]
+	if j == nil {
 		return Status{}, false
 	}
 	var st Status
 	st.Gang, _ = s.gangs.State(job)
-	st.Life, _ = s.lives.Job(job)
+	st.Life, _ = s.life(j)
 	st.Lease, _ = s.lease(job)
 	return st, true
 }
@@ -107,14 +152,6 @@ func (s *Scheduler) Statements(dst []fairness.Statement, now time.Time) ([]fairn
 		return l.AppendStatements(dst, now)
 	}
 	return dst, nil
-}
-
-// inner returns the policy itself.
-func (s *Scheduler) inner() Policy {
-	if g, ok := s.policy.(*guarded); ok {
-		return g.Policy
-	}
-	return s.policy
 }
 
 // ledger returns the policy's ledger, or nil.

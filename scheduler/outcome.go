@@ -11,6 +11,7 @@ import (
 // job is what the composition itself knows of a job: what the policy was told.
 type job struct {
 	gang  *lockstep.Gang
+	since int64             // when it was submitted
 	on    bool              // it holds devices
 	held  lockstep.MilliGPU // what it is charged for meanwhile
 	gone  bool              // it has left

@@ -13,9 +13,8 @@ import (
 	"github.com/lockstep-gpu/lockstep/placement"
 )
 
-// open checks a time, takes note of it, and opens the tenants' accounts at the
-// first one.
-func (s *Scheduler) open(op string, now time.Time) error {
+// at checks a time and takes note of it.
+func (s *Scheduler) at(op string, now time.Time) error {
 	t, err := lockstep.Nanos(now)
 	if err != nil {
 		return err
@@ -23,15 +22,22 @@ func (s *Scheduler) open(op string, now time.Time) error {
 	if t < s.now {
 		return fault(lockstep.ErrPast, op, "now", now.UTC().Format(time.RFC3339Nano), "before "+lockstep.FromNanos(s.now).Format(time.RFC3339Nano))
 	}
-	if !s.opened {
-		if o, ok := s.policy.(opener); ok {
-			if err := o.open(now); err != nil {
-				return err
-			}
-		}
-		s.opened = true
-	}
 	s.now = t
+	return nil
+}
+
+// open opens the tenants' accounts, with the first input that is not refused:
+// they count from then.
+func (s *Scheduler) open(now time.Time) error {
+	if s.opened {
+		return nil
+	}
+	if o, ok := s.policy.(opener); ok {
+		if err := o.open(now); err != nil {
+			return err
+		}
+	}
+	s.opened = true
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 // else then hears of; errors of the others are faults of the composition.
 type Policy interface {
 	gang.Orderer
-	// Submit adds a job that waits.
+	// Submit adds a job that waits. One of its name that has left was forgotten.
 	Submit(now time.Time, g *lockstep.Gang) error
 	// Start says that job holds an amount from now on.
 	Start(now time.Time, job lockstep.JobID, held lockstep.MilliGPU) error
@@ -173,19 +173,6 @@ func (o *ordered) Forget(lockstep.JobID) error { return nil } // nothing is kept
 // terms are over or somebody comes.
 func (o *ordered) NextWake(time.Time) (time.Time, bool) { return time.Time{}, false }
 
-// guarded refuses the jobs of tenants without a weight.
-type guarded struct {
-	Policy
-	guard func(lockstep.TenantID) error
-}
-
-func (p *guarded) Submit(now time.Time, g *lockstep.Gang) error {
-	if err := p.guard(g.Tenant); err != nil {
-		return err
-	}
-	return p.Policy.Submit(now, g)
-}
-
 // orderer ends a pass when there is nothing left to give: no device is free and
 // no holder competes. Nothing that Next could propose would be granted then.
 type orderer struct {
@@ -200,7 +187,21 @@ func (o *orderer) Next() (lockstep.JobID, bool) {
 	if o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
 		return "", false
 	}
-	return o.Policy.Next()
+	for {
+		id, ok := o.Policy.Next()
+		if !ok || o.fits(id) {
+			return id, ok
+		}
+		// Gang admission would find the same, at the cost of a try.
+		o.Policy.Outcome(id, lockstep.Blocked)
+		o.tenants.skip()
+	}
+}
+
+// fits reports whether the quota lets a job start. A holder has been let in.
+func (o *orderer) fits(id lockstep.JobID) bool {
+	j := o.jobs[id]
+	return o.quota == nil || j == nil || j.on || o.quota.Check(j.gang, nil).Feasible
 }
 
 func (o *orderer) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
@@ -212,9 +213,6 @@ func (o *orderer) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
 		}
 	}
 	o.Policy.Outcome(id, outcome)
-	if o.quota != nil && outcome == lockstep.Blocked && !o.quota.Check(o.jobs[id].gang, nil).Feasible {
-		o.tenants.skip() // whoever comes later waits behind it
-	}
 }
 
 // mostGPUs returns the devices that g takes with as many members as it may have.

@@ -12,7 +12,7 @@ import (
 
 // RunConfig says what Run works with. Events and Do are required.
 type RunConfig struct {
-	Events <-chan lockstep.Event                                // Events are what the host observes; Run returns when it is closed. One without a time gets the present one.
+	Events <-chan lockstep.Event                                // Events are what the host observes; Run returns when it is closed. One without a time, or with one before the scheduler's, gets the present one.
 	Do     func(ctx context.Context, a []lockstep.Action) error // Do carries out what was decided, in order; an error ends Run. It must not wait for Events to be read.
 	Fault  func(e lockstep.Event, err error)                    // Fault is told of an event that was refused; nil means that it is logged only.
 	Clock  lockstep.Clock                                       // Clock tells the time; nil means a lockstep.Monotone.
@@ -25,8 +25,15 @@ type RunConfig struct {
 // closed, and the first error of Step or Do. It starts no goroutine, and nobody
 // else may use s meanwhile.
 func (s *Scheduler) Run(ctx context.Context, cfg RunConfig) error {
-	if cfg.Events == nil || cfg.Do == nil {
-		return fault(lockstep.ErrInvalid, "run", "Events, Do", "nil", "required")
+	var errs []error
+	if cfg.Events == nil {
+		errs = append(errs, fault(lockstep.ErrInvalid, "run", "Events", "nil", "required"))
+	}
+	if cfg.Do == nil {
+		errs = append(errs, fault(lockstep.ErrInvalid, "run", "Do", "nil", "required"))
+	}
+	if errs != nil {
+		return errors.Join(errs...)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = &lockstep.Monotone{}
@@ -46,6 +53,10 @@ func (s *Scheduler) Run(ctx context.Context, cfg RunConfig) error {
 		}
 	}
 }
+
+// maxBatch is how many events one step sees at the most, so that hosts which
+// never pause are decided for too.
+const maxBatch = 1024
 
 // driver is one Run.
 type driver struct {
@@ -99,7 +110,7 @@ func (d *driver) wait(ctx context.Context) (more bool, err error) {
 		}
 		d.apply(e)
 	}
-	for { // those that are there already, so that one step sees them all
+	for range maxBatch - 1 { // those that are there already, so that one step sees them all
 		select {
 		case e, ok := <-d.cfg.Events:
 			if !ok {
@@ -110,10 +121,13 @@ func (d *driver) wait(ctx context.Context) (more bool, err error) {
 			return true, nil
 		}
 	}
+	return ctx.Err() == nil, nil
 }
 
+// apply puts an event to the scheduler. One that was under way while a step was
+// taken is older than that: it is news all the same, and late rather than wrong.
 func (d *driver) apply(e lockstep.Event) {
-	if e.Time.IsZero() {
+	if t, err := lockstep.Nanos(e.Time); e.Time.IsZero() || err == nil && t < d.s.now {
 		e.Time = d.now()
 	}
 	job := e.Job

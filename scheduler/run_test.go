@@ -107,3 +107,57 @@ func TestRunEnds(t *testing.T) {
 		require.ErrorIs(t, err, broken)
 	})
 }
+
+func TestRunTakesNewsThatWasUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, scheduler.Config{Tree: cluster(t, 1), StartAtOnce: true})
+		events := make(chan lockstep.Event)
+		var refused []error
+		var seen []string
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- s.Run(ctx, scheduler.RunConfig{
+				Events: events, Fault: func(_ lockstep.Event, err error) { refused = append(refused, err) },
+				Do: func(_ context.Context, a []lockstep.Action) error { seen = append(seen, kinds(a)...); return nil },
+			})
+		}()
+		before := time.Now()
+		events <- lockstep.Event{Kind: lockstep.EventSubmit, Gang: gangOf("a", "t", 8, time.Hour)}
+		time.Sleep(time.Minute) // simulated
+		events <- lockstep.Event{Kind: lockstep.EventSubmit, Time: before.Add(-time.Second), Gang: gangOf("b", "t", 8, time.Hour)}
+		events <- lockstep.Event{Kind: lockstep.EventFinish, Time: before, Job: "a"}
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-done)
+		require.Empty(t, refused)
+		require.Equal(t, []string{"start a", "start b"}, seen)
+	})
+}
+
+// TestRunDecidesThoughEventsNeverPause has each event at hand before the last one
+// was looked at.
+func TestRunDecidesThoughEventsNeverPause(t *testing.T) {
+	s := newScheduler(t, scheduler.Config{Tree: cluster(t, 1), StartAtOnce: true})
+	events := make(chan lockstep.Event, 4096)
+	noise := lockstep.Event{Kind: lockstep.EventCancel, Job: "nobody"}
+	events <- lockstep.Event{Kind: lockstep.EventSubmit, Gang: gangOf("a", "t", 8, time.Hour)}
+	for range 2000 {
+		events <- noise
+	}
+	refused := 0
+	done := errors.New("done")
+	err := s.Run(t.Context(), scheduler.RunConfig{
+		Events: events, Do: func(context.Context, []lockstep.Action) error { return done },
+		Fault: func(lockstep.Event, error) {
+			events <- noise // so that there always is one more
+			refused++
+		},
+	})
+	require.ErrorIs(t, err, done)
+	require.Less(t, refused, 2000)
+
+	err = s.Run(t.Context(), scheduler.RunConfig{})
+	require.ErrorContains(t, err, "Events = nil")
+	require.ErrorContains(t, err, "Do = nil")
+}

@@ -39,7 +39,7 @@ type Scheduler struct {
 // Step behind it, once for all events of one time.
 func (s *Scheduler) Apply(e lockstep.Event) error {
 	before := s.now
-	if err := s.open("apply", e.Time); err != nil {
+	if err := s.at("apply", e.Time); err != nil {
 		return err
 	}
 	var err error
@@ -49,10 +49,7 @@ func (s *Scheduler) Apply(e lockstep.Event) error {
 	case e.Kind == lockstep.EventCancel && j != nil && j.retry:
 		err = s.live(s.lives.ForEvent(s.moves[:0], &e)) // admission does not have it
 	default:
-		was, _ := s.gangs.State(e.Job)
-		if err = s.gangs.Apply(e); err == nil {
-			err = s.observe(&e, was.Phase)
-		}
+		err = s.report(&e)
 	}
 	if err != nil {
 		s.now = before
@@ -65,65 +62,14 @@ func (s *Scheduler) Apply(e lockstep.Event) error {
 	return nil
 }
 
-// submit lets every part know of a new job, or none.
-func (s *Scheduler) submit(e lockstep.Event) error {
-	if err := e.Gang.Validate(); err != nil {
-		return err
-	}
-	id := e.Gang.ID
-	if old := s.jobs[id]; old != nil && (!old.gone || old.retry) {
-		return fault(lockstep.ErrDuplicate, "apply", "Gang.ID", quote(id), "has not left")
-	} else if old != nil {
-		s.forget(id)
-	}
-	if err := s.policy.Submit(e.Time, e.Gang); err != nil {
-		return err
-	}
-	if s.quota != nil {
-		if err := s.quota.join(e.Gang.Tenant); err != nil {
-			return err
-		}
-	}
-	if err := s.gangs.Submit(e.Time, e.Gang); err != nil {
-		return err
-	}
-	s.jobs[id] = &job{gang: e.Gang}
-	s.loosen(e.Gang)
-	return s.live(s.lives.ForEvent(s.moves[:0], &e))
-}
-
-// observe takes note of an event that gang admission has accepted.
-func (s *Scheduler) observe(e *lockstep.Event, was gang.Phase) error {
-	switch e.Kind {
-	case lockstep.EventDown, lockstep.EventUp, lockstep.EventCordon, lockstep.EventOpen:
-		return s.node(e)
-	case lockstep.EventDue:
-		if j := s.jobs[e.Job]; !j.on {
-			return nil
-		}
-		s.placer.rivals++
-		return s.policy.Due(e.Time, e.Job)
-	case lockstep.EventEvicted:
-		if err := s.saved(e); err != nil {
-			return err
-		}
-	}
-	if err := s.live(s.lives.ForEvent(s.moves[:0], e)); err != nil {
-		return err
-	}
-	if e.Kind == lockstep.EventEvicted && was == gang.Moving {
-		if err := s.stop(e.Time, s.jobs[e.Job]); err != nil { // before it has its new room
-			return err
-		}
-	}
-	return s.settle(e.Time, e.Job)
-}
-
 // Step decides all that can be decided at now and returns what the host is to
 // do, in order. Terms that are over are decided here: their holders compete with
 // those who wait in one pass, and those who stay do so in place.
 func (s *Scheduler) Step(now time.Time) ([]lockstep.Action, error) {
-	if err := s.open("step", now); err != nil {
+	if err := s.at("step", now); err != nil {
+		return nil, err
+	}
+	if err := s.open(now); err != nil {
 		return nil, err
 	}
 	if err := s.revive(now); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func TestShortestJobOfATenantGoesFirst(t *testing.T) {
 func TestStaticTenantKeepsToItsPart(t *testing.T) {
 	s := newScheduler(t, scheduler.Config{Rule: scheduler.Static, Tree: cluster(t, 2), Weights: map[lockstep.TenantID]int64{"t": 3, "u": 1}})
 	submit(t, s, at(0), gangOf("a", "u", 3, 0), gangOf("b", "u", 2, 0), gangOf("c", "u", 1, 0), gangOf("d", "t", 8, 0), gangOf("e", "t", 4, 0))
-	require.Equal(t, []string{"reserve d", "reserve e", "reserve a"}, kinds(step(t, s, at(0))), "b is over quota, and c waits behind it")
+	require.Equal(t, []string{"reserve a", "reserve d", "reserve e"}, kinds(step(t, s, at(0))), "b is over quota, and c waits behind it")
 	x, ok := s.Explain("b")
 	require.True(t, ok)
 	require.Equal(t, lockstep.ReasonQuota, x.Verdict.Reason)
@@ -320,4 +321,72 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestRefusedFirstEventsChangeNothing puts refused events an hour ahead of what
+// comes first: nothing may remember their time.
+func TestRefusedFirstEventsChangeNothing(t *testing.T) {
+	for _, rule := range scheduler.Rules() {
+		s := newScheduler(t, scheduler.Config{Rule: rule, Tree: cluster(t, 1), StartAtOnce: true, Weights: map[lockstep.TenantID]int64{"t": 1}})
+		before := saved(t, s)
+		for _, e := range []lockstep.Event{
+			{Kind: lockstep.EventSubmit, Gang: gangOf("a", "nobody", 1, 0)},
+			{Kind: lockstep.EventSubmit, Job: "b", Gang: gangOf("a", "t", 1, 0)},
+			{Kind: lockstep.EventFinish, Job: "a"},
+			{Kind: lockstep.EventDown, Node: "nowhere"},
+			{Kind: "news"},
+		} {
+			e.Time = at(3600)
+			var fault *lockstep.Error
+			require.ErrorAs(t, s.Apply(e), &fault, "%s %v", rule, e)
+			require.NotEmpty(t, fault.Field)
+			require.Equal(t, before, saved(t, s), "%s %v", rule, e)
+		}
+		require.ErrorIs(t, s.Apply(lockstep.Event{Kind: lockstep.EventDown, Time: at(0), Node: "nowhere"}), lockstep.ErrUnknown)
+
+		submit(t, s, at(0), gangOf("a", "t", 1, 0))
+		step(t, s, at(0))
+		require.NoError(t, s.Apply(lockstep.Event{Kind: lockstep.EventFinish, Time: at(1), Job: "a"}))
+		before = saved(t, s)
+		require.ErrorIs(t, s.Apply(lockstep.Event{Kind: lockstep.EventSubmit, Time: at(2), Gang: gangOf("a", "nobody", 1, 0)}), lockstep.ErrUnknown)
+		require.Equal(t, before, saved(t, s), "the job that left is still remembered")
+		submit(t, s, at(2), gangOf("a", "t", 1, 0))
+		require.Equal(t, []string{"start a"}, kinds(step(t, s, at(2))))
+	}
+}
+
+func saved(t testing.TB, s *scheduler.Scheduler) string {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, s.Snapshot(&b))
+	return b.String()
+}
+
+// TestStaticGoesBySubmissionAcrossTenants keeps jobs of a tenant of lesser ID, which
+// are small enough to start, from passing a wide job for ever.
+func TestStaticGoesBySubmissionAcrossTenants(t *testing.T) {
+	s := newScheduler(t, scheduler.Config{Rule: scheduler.Static, Tree: cluster(t, 1), StartAtOnce: true})
+	submit(t, s, at(0), gangOf("b0", "z", 1, 0)) // z joins
+	submit(t, s, at(0), gangOf("a0", "a", 6, time.Hour))
+	require.Equal(t, []string{"start a0", "start b0"}, kinds(step(t, s, at(0))), "at one time by ID")
+	require.NoError(t, s.Apply(lockstep.Event{Kind: lockstep.EventFinish, Time: at(1), Job: "b0"}))
+	submit(t, s, at(1), gangOf("wide", "z", 8, time.Hour))
+	submit(t, s, at(2), gangOf("a1", "a", 6, time.Hour))
+	require.Empty(t, step(t, s, at(2)))
+	require.NoError(t, s.Apply(lockstep.Event{Kind: lockstep.EventFinish, Time: at(3), Job: "a0"}))
+	require.Equal(t, []string{"start wide"}, kinds(step(t, s, at(3))), "it came before a1")
+}
+
+func TestExplainCountsTimeUntilNow(t *testing.T) {
+	s := newScheduler(t, scheduler.Config{Tree: cluster(t, 1), StartAtOnce: true})
+	submit(t, s, at(0), gangOf("a", "t", 8, time.Hour), gangOf("b", "u", 8, time.Hour), gangOf("c", "v", 1, time.Hour))
+	step(t, s, at(0))
+	step(t, s, at(240))
+	x, _ := s.Explain("a")
+	require.Contains(t, x.String(), "holds 8 of 3.5 devices, got 1080 GPU-seconds more than it is entitled to")
+	require.Contains(t, x.String(), "waited 0s, ran 4m0s")
+	x, _ = s.Explain("b")
+	require.Contains(t, x.String(), "waited 4m0s, ran 0s")
+	st, _ := s.Status("b")
+	require.Equal(t, 4*time.Minute, st.Life.Ledger.Time[lifecycle.PartWaiting])
 }

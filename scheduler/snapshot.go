@@ -84,6 +84,7 @@ type image struct {
 
 type jobImage struct {
 	Gang  *lockstep.Gang    `json:"gang"`
+	Since int64             `json:"since"`
 	On    bool              `json:"on,omitempty"`
 	Held  lockstep.MilliGPU `json:"held,omitempty"`
 	Gone  bool              `json:"gone,omitempty"`
@@ -98,8 +99,9 @@ type chargeImage struct {
 type snapshotter interface{ Snapshot(w io.Writer) error }
 
 // Snapshot writes the whole state: one line with format, version and SHA-256,
-// then JSON. Equal states give equal bytes. A Policy of the host's own is not in
-// it. With the log of the inputs behind it, Restore and Replay continue as s does.
+// then JSON. Equal states give equal bytes, but for the versions of the room,
+// which Restore counts anew. A Policy of the host's own is not in it. With the log
+// of the inputs behind it, Restore and Replay decide as s does.
 func (s *Scheduler) Snapshot(w io.Writer) error {
 	img, err := s.image()
 	if err != nil {
@@ -115,7 +117,7 @@ func (s *Scheduler) image() (*image, error) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		j := s.jobs[id]
-		img.Jobs = append(img.Jobs, jobImage{Gang: j.gang, On: j.on, Held: j.held, Gone: j.gone, Retry: j.retry})
+		img.Jobs = append(img.Jobs, jobImage{Gang: j.gang, Since: j.since, On: j.on, Held: j.held, Gone: j.gone, Retry: j.retry})
 	}
 	if q := s.quota; q != nil {
 		for _, id := range slices.Sorted(maps.Keys(q.charges)) {
@@ -123,7 +125,7 @@ func (s *Scheduler) image() (*image, error) {
 		}
 		img.Joined = slices.Sorted(maps.Keys(q.joined))
 	}
-	if f, ok := s.inner().(*fair); ok {
+	if f, ok := s.policy.(*fair); ok {
 		img.Wait, img.Due = slices.Sorted(maps.Keys(f.awaiting)), slices.Sorted(maps.Keys(f.due))
 	}
 	var err error
@@ -139,7 +141,7 @@ func (s *Scheduler) image() (*image, error) {
 		img.Leases = save(s.leases)
 	}
 	if !img.Own {
-		img.Policy = save(s.inner())
+		img.Policy = save(s.policy)
 	}
 	return img, err
 }
@@ -166,7 +168,7 @@ func Restore(cfg Config, r io.Reader) (*Scheduler, error) {
 		if j.Gang == nil {
 			return nil, fault(lockstep.ErrInvalid, "restore", "snapshot", "", "a job without its gang")
 		}
-		s.jobs[j.Gang.ID] = &job{gang: j.Gang, on: j.On, held: j.Held, gone: j.Gone, retry: j.Retry}
+		s.jobs[j.Gang.ID] = &job{gang: j.Gang, since: j.Since, on: j.On, held: j.Held, gone: j.Gone, retry: j.Retry}
 		if j.Retry {
 			s.again++
 		}
@@ -255,7 +257,7 @@ func (s *Scheduler) disagree(id lockstep.JobID, j *job) string {
 	st, ok := s.gangs.State(id)
 	life, lives := s.lives.Job(id)
 	_, leased := s.lease(id)
-	policy, asked := s.inner().(knower)
+	policy, asked := s.policy.(knower)
 	var room lockstep.Plan
 	switch {
 	case !ok || !lives:
@@ -281,7 +283,7 @@ func (s *Scheduler) restorePolicy(img *image) error {
 		return nil
 	}
 	in := bytes.NewReader(img.Policy)
-	switch p := s.inner().(type) {
+	switch p := s.policy.(type) {
 	case *fair:
 		l, err := fairness.Restore(s.ledgerConfig(0), in)
 		if err != nil {

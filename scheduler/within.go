@@ -15,8 +15,8 @@ import (
 )
 
 // within proposes tenants by what a ledger says they are owed, and the jobs of
-// one tenant by an order. Without a ledger tenants go by ID, which is right where
-// each has room of its own.
+// one tenant by an order. Without a ledger the tenant goes first whose foremost
+// job was submitted first: each has room of its own, so nobody is owed anything.
 //
 // What a tenant is owed is looked at as the ledger's own passes do: how its lag
 // would stand after the horizon if it got its share and kept what it has, less
@@ -49,6 +49,8 @@ type account struct {
 
 	lag   lockstep.GPUTime // in the pass
 	begun bool
+	head  lockstep.JobID // its foremost job, where there is no ledger
+	since int64          // when head was submitted
 }
 
 // member is a job.
@@ -289,7 +291,7 @@ func (w *within) Begin(now time.Time) {
 		w.measureAll(now)
 	}
 	for _, a := range w.byID {
-		if a.begun = false; a.ready > 0 {
+		if a.begun = false; a.ready > 0 && (w.ledger != nil || w.look(a)) {
 			w.heap = append(w.heap, a)
 		}
 	}
@@ -320,8 +322,23 @@ func (w *within) measureAll(now time.Time) {
 	}
 }
 
+// look finds the foremost job of a; false means that there is none.
+func (w *within) look(a *account) bool {
+	if !a.begun {
+		a.begun = true
+		a.queue.Begin(w.now)
+	}
+	id, ok := a.queue.Next()
+	if ok {
+		j, _ := a.queue.Job(id)
+		a.head, a.since = id, j.Submitted().UnixNano()
+	}
+	return ok
+}
+
 // ahead is the order of tenants: those with a weight first, then by what they
-// are owed, then by ID.
+// are owed, then by ID. Without a ledger their jobs' submission takes the place
+// of what they are owed, and job IDs that of theirs.
 func (w *within) ahead(a, b *account) bool {
 	if w.ledger != nil {
 		if (a.weight == 0) != (b.weight == 0) {
@@ -330,8 +347,12 @@ func (w *within) ahead(a, b *account) bool {
 		if c := a.lag.Cmp(b.lag); c != 0 {
 			return c > 0
 		}
+		return a.id < b.id
 	}
-	return a.id < b.id
+	if a.since != b.since {
+		return a.since < b.since
+	}
+	return a.head < b.head
 }
 
 func (w *within) down(i int) {
@@ -353,6 +374,9 @@ func (w *within) down(i int) {
 
 // Next is that of gang.Orderer.
 func (w *within) Next() (lockstep.JobID, bool) {
+	if w.ledger == nil {
+		return w.nextHead()
+	}
 	for len(w.heap) > 0 {
 		a := w.heap[0]
 		if !a.begun {
@@ -366,6 +390,22 @@ func (w *within) Next() (lockstep.JobID, bool) {
 		w.pop()
 	}
 	return "", false
+}
+
+// nextHead is Next without a ledger.
+func (w *within) nextHead() (lockstep.JobID, bool) {
+	switch given := w.given; {
+	case given == nil:
+	case w.look(given): // it is still the foremost tenant
+		w.down(0)
+	default:
+		w.pop()
+	}
+	if len(w.heap) == 0 {
+		return "", false
+	}
+	w.given = w.heap[0]
+	return w.given.head, true
 }
 
 // pop takes the foremost tenant out of the pass.

@@ -260,13 +260,37 @@ func (a *account) look(h *host, before bool) error {
 	return nil
 }
 
-// close counts what is held by jobs that have not ended.
+// close settles the accounts of jobs that have not ended.
 func (a *account) close(h *host) error {
-	for _, j := range h.runs {
-		if j.amount > 0 {
+	a.changed = h.left > 0 // nothing did, but lags grew until now
+	if err := a.look(h, a.contested()); err != nil {
+		return err
+	}
+	for i, j := range h.runs {
+		switch {
+		case i >= h.submitted:
+			j.rec.Unfinished = Unsubmitted
+			continue
+		case j.state == ended:
+			continue
+		case j.state == waiting:
+			j.rec.Unfinished = Waiting
+			j.rec.Wait += dur(h.now - j.waits)
+		default:
+			j.rec.Unfinished = Holding
 			a.service = a.service.Add(lockstep.GPUTimeOf(j.amount, dur(h.now-j.since)))
 			j.rec.Held += dur(h.now - j.since)
 		}
+		if rest := j.from - h.now; rest > 0 && j.state == working { // it has not paid all of it
+			a.unresume(j, rest)
+		} else if rest > 0 && j.state == leaving {
+			a.save(j, -rest)
+		}
+		st, err := a.ledger.JobStatement(lockstep.FromNanos(h.now), j.gang.ID)
+		if err != nil {
+			return err
+		}
+		j.rec.Service = st.Service
 	}
 	a.series.pass(h, a, h.now)
 	return nil

@@ -42,7 +42,9 @@
 // ErrInvalid for a malformed Config or Job, ErrDuplicate for a job that occurs
 // twice, what the scheduler refuses an event with, and ErrConflict for an action
 // that does not suit its job or devices. Resizes are ErrInvalid: a trace does not
-// say how fast a job would be with other members. Then there is no Result.
+// say how fast a job would be with other members. Then there is no Result. A job
+// that never gets its devices, such as a gang wider than the cluster, is no error:
+// Run ends when nothing more will happen, and Result.Unfinished counts it.
 //
 // # Concurrency
 //

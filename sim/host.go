@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -24,6 +25,7 @@ type host struct {
 	left        int // how many have not ended
 	heap        []happening
 	seq         uint64
+	beyond      bool // something would happen after the last time there is
 	events      int
 	actions     int
 	steps       int
@@ -53,7 +55,7 @@ type run struct {
 	plan    *lockstep.Plan
 	amount  lockstep.MilliGPU // held
 	since   int64             // held since
-	from    int64             // working since, its resume done: may lie ahead
+	from    int64             // working since, its resume done, or leaving until: may lie ahead
 	begun   bool
 	version uint64
 	waits   int64 // waiting since
@@ -89,7 +91,10 @@ func newHost(cfg Config, jobs []Job, s Scheduler) (*host, error) {
 	}
 	h := &host{cfg: cfg, sched: s, zero: zero, now: zero, left: len(jobs), byID: make(map[lockstep.JobID]*run, len(jobs))}
 	if cfg.Until > 0 {
-		h.until = zero + int64(cfg.Until)
+		h.until = max(zero, zero+int64(cfg.Until))
+		if h.until == zero { // it would be after the last time there is
+			h.until = math.MaxInt64
+		}
 	}
 	all := make([]run, len(jobs))
 	for i := range jobs {
@@ -121,7 +126,10 @@ func (h *host) add(r *run, j *Job, field string) error {
 		return fault(lockstep.ErrDuplicate, "run", field+".Gang.ID", errtext.Quote(j.Gang.ID), "occurs twice")
 	}
 	if err := j.Gang.Validate(); err != nil {
-		return err
+		return fmt.Errorf("sim: run: %s: %w", field, err)
+	}
+	if h.zero > math.MaxInt64-int64(j.Submit) {
+		return fault(lockstep.ErrInvalid, "run", field+".Submit", j.Submit.String(), "after the last time there is, counted from Start")
 	}
 	r.gang, r.submit, r.work = j.Gang, h.zero+int64(j.Submit), int64(j.Duration)
 	r.rec = Record{Job: j.Gang.ID, Tenant: j.Gang.Tenant, GPUs: j.Gang.GPUs(nil), Submit: j.Submit, Duration: j.Duration}
@@ -294,7 +302,9 @@ func (h *host) extend(j *run) {
 	if !h.cfg.Unconditional {
 		return
 	}
-	h.progress(j)
+	if h.now > j.from { // otherwise it goes on resuming first
+		h.progress(j)
+	}
 	c := &j.gang.Capabilities
 	j.rec.Preemptions++
 	j.rec.Resumes++
@@ -308,7 +318,7 @@ func (h *host) extend(j *run) {
 // stop makes j save its work and leave.
 func (h *host) stop(j *run, a *lockstep.Action) {
 	h.progress(j)
-	j.state = leaving
+	j.state, j.from = leaving, h.now+int64(j.gang.Capabilities.Save)
 	j.rec.Preemptions++
 	if a.Kind == lockstep.ActionMove {
 		j.rec.Moves++
@@ -337,6 +347,10 @@ func (h *host) reject(j *run, a *lockstep.Action) error {
 }
 
 func (h *host) after(d int64, kind happen, j *run) {
+	if d > math.MaxInt64-h.now {
+		h.beyond = true
+		return
+	}
 	h.seq++
 	h.push(happening{at: h.now + d, kind: kind, seq: h.seq, job: j, version: j.version})
 }

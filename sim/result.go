@@ -13,9 +13,11 @@ type Result struct {
 	Jobs     int           `json:"jobs"`     // Jobs is how many there were.
 	Finished int           `json:"finished"` // Finished is how many ended by themselves; figures about jobs are of these.
 	Rejected int           `json:"rejected"` // Rejected is how many the scheduler would not try.
-	Makespan time.Duration `json:"makespan"` // Makespan is from the first submission to the last end.
+	Makespan time.Duration `json:"makespan"` // Makespan is from the first submission to the last end, or to that of the simulation where jobs hold devices then.
 	JCT      Quantiles     `json:"jct"`      // JCT is from a job's submission to its end.
 	Wait     Quantiles     `json:"wait"`     // Wait is the part of it in which the job held no devices.
+
+	Unfinished int `json:"unfinished"` // Unfinished is how many neither ended nor were rejected, such as gangs wider than the cluster; Record.Unfinished says in which state.
 
 	Utilization   float64 `json:"utilization"`   // Utilization is the part of the capacity that was held, over the makespan.
 	Fragmentation float64 `json:"fragmentation"` // Fragmentation is the part of the free device-time that lay on nodes partly in use; 0 without a Tree.
@@ -73,16 +75,29 @@ type Record struct {
 	End      time.Duration     `json:"end"`                // End is when it ended.
 	Done     bool              `json:"done,omitempty"`     // Done says that it ended by itself.
 	Rejected lockstep.Reason   `json:"rejected,omitempty"` // Rejected is why it would not be tried; empty if it was not rejected.
-	Wait     time.Duration     `json:"wait"`               // Wait is the time without devices.
-	Held     time.Duration     `json:"held"`               // Held is the time with devices.
-	Service  lockstep.GPUTime  `json:"service"`            // Service is devices × time held.
-	Index    float64           `json:"index"`              // Index is service over the lesser of its equal part of its tenant's entitlement and what it wanted; 0 where that is nothing.
+
+	Unfinished Unfinished `json:"unfinished,omitempty"` // Unfinished is what it did when the simulation ended; empty if it had ended or was rejected.
+
+	Wait    time.Duration    `json:"wait"`    // Wait is the time without devices.
+	Held    time.Duration    `json:"held"`    // Held is the time with devices.
+	Service lockstep.GPUTime `json:"service"` // Service is devices × time held.
+	Index   float64          `json:"index"`   // Index is service over the lesser of its equal part of its tenant's entitlement and what it wanted; 0 where that is nothing.
 
 	Preemptions int `json:"preemptions,omitempty"` // Preemptions is how many times it was told to stop.
 	Resumes     int `json:"resumes,omitempty"`     // Resumes is how many times it paid to go on.
 	Extensions  int `json:"extensions,omitempty"`  // Extensions is how many of its terms ended without cost.
 	Moves       int `json:"moves,omitempty"`       // Moves is how many preemptions went straight to other devices.
 }
+
+// Unfinished is what a job did when the simulation ended before it.
+type Unfinished string
+
+// The states of jobs that did not end.
+const (
+	Unsubmitted Unfinished = "unsubmitted" // Unsubmitted: the simulation ended before it came.
+	Waiting     Unfinished = "waiting"     // Waiting: it waited for devices.
+	Holding     Unfinished = "holding"     // Holding: it held devices.
+)
 
 // Overhead returns what checkpoints and resumes took together.
 func (r *Result) Overhead() lockstep.GPUTime { return r.Checkpoint.Add(r.Resume) }
@@ -102,7 +117,7 @@ func (a *account) result(h *host) (*Result, error) {
 	if r.Service != r.Held {
 		return nil, fault(lockstep.ErrConflict, "run", "Held", r.Held.String(), "the ledger has "+r.Service.String())
 	}
-	r.addRecords(h.runs)
+	r.addRecords(h)
 	if r.Makespan > 0 && a.capacity > 0 {
 		r.Utilization = a.service.GPUSeconds() / lockstep.GPUTimeOf(a.capacity, r.Makespan).GPUSeconds()
 	}
@@ -116,17 +131,23 @@ func (a *account) result(h *host) (*Result, error) {
 }
 
 // addRecords makes up the figures of the jobs.
-func (r *Result) addRecords(runs []*run) {
+func (r *Result) addRecords(h *host) {
 	var jct, wait []time.Duration
 	var last time.Duration
-	for _, j := range runs {
+	if h.acc.held > 0 {
+		last = dur(h.now - h.zero)
+	}
+	for _, j := range h.runs {
 		r.Records = append(r.Records, j.rec)
 		r.Preemptions += j.rec.Preemptions
 		r.Resumes += j.rec.Resumes
 		r.Extensions += j.rec.Extensions
 		r.Moves += j.rec.Moves
-		if j.rec.Rejected != "" {
+		switch {
+		case j.rec.Rejected != "":
 			r.Rejected++
+		case j.rec.Unfinished != "":
+			r.Unfinished++
 		}
 		if !j.rec.Done {
 			continue
@@ -137,8 +158,8 @@ func (r *Result) addRecords(runs []*run) {
 		last = max(last, j.rec.End)
 	}
 	r.JCT, r.Wait = quantiles(jct), quantiles(wait)
-	if len(runs) > 0 {
-		r.Makespan = max(last-runs[0].rec.Submit, 0)
+	if len(h.runs) > 0 {
+		r.Makespan = max(last-h.runs[0].rec.Submit, 0)
 	}
 }
 

@@ -3,11 +3,14 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness"
 	"github.com/lockstep-gpu/lockstep/topology"
 )
 
@@ -38,7 +41,7 @@ type Config struct {
 	Tick          time.Duration               `json:"tick,omitempty"`          // Tick makes everything happen at multiples of it after Start, later rather than earlier; 0 means at its own time.
 	Unconditional bool                        `json:"unconditional,omitempty"` // Unconditional makes a job that is extended pay as if it had been released and started again: checkpoint and resume.
 	Points        int                         `json:"points,omitempty"`        // Points bounds the samples of Result.Series; 0 means 512.
-	Until         time.Duration               `json:"until,omitempty"`         // Until ends the simulation early; 0 means when all jobs have ended.
+	Until         time.Duration               `json:"until,omitempty"`         // Until ends the simulation early, this long after Start; 0 means when all jobs have ended.
 
 	Tree     *topology.Tree           `json:"-"` // Tree is the cluster, so that devices are checked and fragmentation is measured; nil means not.
 	Progress func(Progress)           `json:"-"` // Progress is called now and then, about a hundred times; nil means not.
@@ -73,6 +76,11 @@ func (c Config) Validate() error {
 			bad(d.field, d.value.String(), "want 0 to "+lockstep.MaxWalltime.String())
 		}
 	}
+	for _, t := range slices.Sorted(maps.Keys(c.Weights)) {
+		if w := c.Weights[t]; w < 0 || w > fairness.MaxWeight {
+			bad("Weights["+string(t)+"]", strconv.FormatInt(w, 10), "want 0 to 2^32")
+		}
+	}
 	if c.Points < 0 {
 		bad("Points", strconv.Itoa(c.Points), "must not be negative")
 	}
@@ -80,10 +88,15 @@ func (c Config) Validate() error {
 }
 
 // Run submits jobs to a scheduler without any, does what it says, and returns
-// what came of it. The gangs are the scheduler's from then on.
+// what came of it. It ends when all jobs have ended, or when nothing more will
+// happen: Result.Unfinished says how many are left then, such as gangs wider than
+// the cluster. The gangs are the scheduler's from then on.
 func Run(cfg Config, jobs []Job, s Scheduler) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if s == nil {
+		return nil, fault(lockstep.ErrInvalid, "run", "Scheduler", "nil", "required")
 	}
 	h, err := newHost(cfg, jobs, s)
 	if err != nil {
@@ -99,12 +112,23 @@ func Run(cfg Config, jobs []Job, s Scheduler) (*Result, error) {
 // without deciding anything.
 const maxIdle = 100
 
+// maxAlone is how many times in a row a scheduler may ask to be woken, at whatever
+// times, without deciding anything while nothing else is going to happen.
+const maxAlone = 10_000
+
 // run lets time pass until all jobs have ended, or nothing will happen.
 func (h *host) run() error {
-	idle := 0
-	for h.left > 0 {
+	idle, alone := 0, 0
+	for h.left > 0 && alone <= maxAlone {
 		t, ok := h.next()
-		if !ok || h.until > 0 && t > h.until {
+		if !ok {
+			break
+		}
+		if h.until > 0 && t > h.until {
+			if h.until > h.now {
+				h.acc.pass(h, h.until)
+				h.now = h.until
+			}
 			break
 		}
 		if t > h.now {
@@ -118,6 +142,9 @@ func (h *host) run() error {
 		}
 		if idle++; busy {
 			idle = 0
+		}
+		if alone++; busy || len(h.heap) > 0 || h.submitted < len(h.runs) {
+			alone = 0
 		}
 		if idle > maxIdle {
 			return fault(lockstep.ErrConflict, "run", "scheduler", "", "asks to be woken at "+lockstep.FromNanos(t).Format(time.RFC3339Nano)+" for ever and decides nothing")
@@ -181,6 +208,9 @@ func (h *host) turn(now int64) (busy bool, err error) {
 		if err := h.do(&actions[i]); err != nil {
 			return busy, err
 		}
+	}
+	if h.beyond {
+		return busy, fault(lockstep.ErrInvalid, "run", "jobs", "", "would run on after the last time there is, 2262-04-11")
 	}
 	return busy || len(actions) > 0, h.acc.look(h, before)
 }

@@ -358,3 +358,100 @@ func TestWrongDecisionsAreFound(t *testing.T) {
 		require.Error(t, err, name)
 	}
 }
+
+func TestResultSaysWhatIsUnfinished(t *testing.T) {
+	tree := cluster(t, 2)
+	for _, rule := range scheduler.Rules() {
+		wide := oneJob("wide", "t", 8, 0, time.Hour)
+		wide.Gang.Roles[0].Min = 3
+		jobs := []sim.Job{wide, oneJob("a", "t", 8, 0, time.Hour), oneJob("b", "u", 8, time.Minute, 2*time.Hour)}
+		r, err := sim.Run(sim.Config{Tree: tree}, jobs, newScheduler(t, scheduler.Config{Rule: rule, Tree: tree}))
+		require.NoError(t, err)
+		require.Equal(t, []int{3, 2, 0, 1}, []int{r.Jobs, r.Finished, r.Rejected, r.Unfinished}, rule)
+		require.Equal(t, "wide", string(r.Records[1].Job))
+		require.Equal(t, sim.Waiting, r.Records[1].Unfinished)
+		require.GreaterOrEqual(t, r.Records[1].Wait, 2*time.Hour)
+		require.Equal(t, 2*time.Hour+time.Minute, r.Makespan)
+		require.Empty(t, r.Records[0].Unfinished)
+	}
+}
+
+func TestUntilCountsWhatIsUnderWay(t *testing.T) {
+	tree := cluster(t, 2)
+	jobs := []sim.Job{
+		oneJob("done", "t", 8, 0, time.Minute), oneJob("long", "t", 8, 0, 100*time.Hour),
+		oneJob("waits", "t", 8, 0, 100*time.Hour), oneJob("zlast", "t", 8, 0, time.Hour), oneJob("never", "t", 8, 50*time.Hour, time.Hour),
+	}
+	r, err := sim.Run(sim.Config{Tree: tree, Until: 10 * time.Hour}, jobs, newScheduler(t, scheduler.Config{Rule: scheduler.FIFO, Tree: tree}))
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Hour, r.Makespan, "jobs hold devices at the end")
+	require.InDelta(t, 1, r.Utilization, 1e-12)
+	require.Equal(t, r.Service, r.Held)
+	require.Equal(t, 4, r.Unfinished)
+	var sum lockstep.GPUTime
+	for _, x := range r.Records {
+		sum = sum.Add(x.Service)
+		want := map[lockstep.JobID]sim.Unfinished{"long": sim.Holding, "waits": sim.Holding, "zlast": sim.Waiting, "never": sim.Unsubmitted}[x.Job]
+		require.Equal(t, want, x.Unfinished, x.Job)
+		if x.Unfinished != sim.Unsubmitted && x.Unfinished != "" {
+			require.Equal(t, 10*time.Hour, x.Wait+x.Held, x.Job)
+		}
+	}
+	require.Equal(t, r.Service, sum)
+
+	// Cut while a job saves its work, and while one resumes: only what was spent counts.
+	pair := []sim.Job{oneJob("a", "t", 8, 0, time.Hour), oneJob("b", "u", 8, time.Second, time.Minute)}
+	one := cluster(t, 1)
+	r, err = sim.Run(sim.Config{Tree: one, Until: 902 * time.Second}, pair, newScheduler(t, scheduler.Config{Tree: one}))
+	require.NoError(t, err)
+	require.InDelta(t, 2*8, r.Checkpoint.GPUSeconds(), 1e-9)
+	pair = []sim.Job{oneJob("a", "t", 8, 0, time.Hour), oneJob("b", "u", 8, time.Second, time.Minute)}
+	r, err = sim.Run(sim.Config{Tree: one, Until: 970 * time.Second}, pair, newScheduler(t, scheduler.Config{Tree: one}))
+	require.NoError(t, err)
+	require.InDelta(t, 5*8, r.Checkpoint.GPUSeconds(), 1e-9)
+	require.InDelta(t, 5*8, r.Resume.GPUSeconds(), 1e-9)
+}
+
+// insomniac asks to be woken every minute and decides nothing.
+type insomniac struct{ liar }
+
+func (*insomniac) NextWake(now time.Time) (time.Time, bool) { return now.Add(time.Minute), true }
+
+func TestRunEndsThoughTheSchedulerNeverSleeps(t *testing.T) {
+	r, err := sim.Run(sim.Config{Tree: cluster(t, 1)}, []sim.Job{oneJob("a", "t", 8, 0, time.Minute)}, &insomniac{})
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Unfinished)
+	require.Zero(t, r.Makespan)
+}
+
+func TestTimeDoesNotRunOver(t *testing.T) {
+	tree := cluster(t, 1)
+	run := func(cfg sim.Config, jobs ...sim.Job) error {
+		_, err := sim.Run(cfg, jobs, newScheduler(t, scheduler.Config{Tree: tree, Rule: scheduler.FIFO}))
+		return err
+	}
+	late := sim.Config{Tree: tree, Start: time.Date(2260, 1, 1, 0, 0, 0, 0, time.UTC)}
+	year := 365 * 24 * time.Hour
+	require.NoError(t, run(late, oneJob("a", "t", 8, 0, year)))
+	require.ErrorIs(t, run(late, oneJob("a", "t", 8, 0, 9*year)), lockstep.ErrInvalid)
+	require.ErrorIs(t, run(late, oneJob("a", "t", 8, 9*year, time.Hour)), lockstep.ErrInvalid)
+	late.Until = 9 * year
+	require.NoError(t, run(late, oneJob("a", "t", 8, 0, year)))
+	_, err := sim.Run(sim.Config{Tree: tree, Weights: map[lockstep.TenantID]int64{"t": -1}}, nil, nil)
+	var e *lockstep.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "Weights[t]", e.Field)
+	_, err = sim.Run(sim.Config{Tree: tree}, nil, nil)
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "Scheduler", e.Field)
+}
+
+func TestReleasesWhileResumingAreCharged(t *testing.T) {
+	tree := cluster(t, 1)
+	jobs := []sim.Job{oneJob("a", "t", 8, 0, time.Minute)}
+	cfg := scheduler.Config{Tree: tree, Term: 10 * time.Second}
+	r, err := sim.Run(sim.Config{Tree: tree, Unconditional: true, Until: 100 * time.Second}, jobs, newScheduler(t, cfg))
+	require.NoError(t, err)
+	// It works for ten seconds. From then on each term adds more than it is long.
+	require.InDelta(t, 90*8, r.Overhead().GPUSeconds(), 1e-9)
+}

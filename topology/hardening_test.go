@@ -316,5 +316,7 @@ func TestConcurrentReads(t *testing.T) {
 
 func TestFiguresOfTheDocumentation(t *testing.T) {
 	require.Equal(t, uintptr(3<<10), unsafe.Sizeof(near{}))
-	require.Equal(t, uintptr(16<<10), unsafe.Sizeof([pageSize]record{}))
+	if strconv.IntSize == 64 { // a record is pointers, half as long where these are
+		require.Equal(t, uintptr(16<<10), unsafe.Sizeof([pageSize]record{}))
+	}
 }

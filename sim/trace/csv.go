@@ -47,7 +47,7 @@ func ReadCSV(r io.Reader) (*Trace, error) {
 		if err := check(op, line, &j); err != nil {
 			return nil, err
 		}
-		t.add(j)
+		t.add(line, j)
 	}
 }
 
@@ -103,19 +103,20 @@ func ReadHelios(r io.Reader) (*Trace, error) {
 		if err := check(op, line, &j); err != nil {
 			return nil, err
 		}
-		if t.add(j) {
+		if t.add(line, j) {
 			dates.at = append(dates.at, submit)
 		}
 	}
 }
 
 // add appends j, or counts it where it used nothing.
-func (t *Trace) add(j Job) bool {
+func (t *Trace) add(line int, j Job) bool {
 	if j.GPUs == 0 || j.Duration == 0 {
 		t.Skipped++
 		return false
 	}
 	t.Jobs = append(t.Jobs, j)
+	t.lines = append(t.lines, line)
 	return true
 }
 
@@ -129,7 +130,7 @@ func (d *dated) finish(op string, t *Trace) (*Trace, error) {
 		for i := range t.Jobs {
 			t.Jobs[i].Submit = d.at[i].Sub(zero)
 			if t.Jobs[i].Submit > MaxDuration {
-				return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: op, Field: "submit", Value: d.at[i].String(), Reason: "too long after the first job"}
+				return nil, fault(op, t.lines[i], "submit", d.at[i].Format(time.DateTime), "too long after the first job")
 			}
 		}
 	}

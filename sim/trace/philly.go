@@ -33,7 +33,8 @@ type phillyAttempt struct {
 // ReadPhilly reads cluster_job_log of the Philly traces: a JSON array of jobs
 // with their attempts. Times are read as UTC, which keeps differences right
 // whatever zone the source used. An attempt without a start or an end counts
-// for nothing, as in the source's own analysis.
+// for nothing, as in the source's own analysis. Errors about a job name the line
+// on which its record ends.
 func ReadPhilly(r io.Reader) (*Trace, error) {
 	const op = "trace: philly"
 	lines := &lineCounter{r: bufio.NewReader(r)}
@@ -70,12 +71,15 @@ func ReadPhilly(r io.Reader) (*Trace, error) {
 		if err := check(op, line, &j); err != nil {
 			return nil, err
 		}
-		if t.add(j) {
+		if t.add(line, j) {
 			dates.at = append(dates.at, submit)
 		}
 	}
 	if _, err := dec.Token(); err != nil {
 		return nil, wrap(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, fault(op, lines.at(dec.InputOffset()), "json", "", "something follows the array of jobs")
 	}
 	return dates.finish(op, t)
 }

@@ -57,7 +57,6 @@ func Synthetic(cfg SyntheticConfig) (*Trace, error) {
 	}
 	cfg.fill()
 	rng := rand.New(rand.NewPCG(cfg.Seed, 0x10c45739))
-	const op = "trace: synthetic"
 	budget := int64(cfg.Span/time.Second) * int64(cfg.GPUs) / 1000 * int64(cfg.Load)
 	t := &Trace{}
 	for id := 0; budget > 0; {
@@ -82,7 +81,7 @@ func Synthetic(cfg SyntheticConfig) (*Trace, error) {
 			at += time.Duration(rng.IntN(20)) * time.Second
 		}
 	}
-	return finish(op, t)
+	return t.sort(), nil
 }
 
 // Validate reports every field of c that is out of range, joined.

@@ -33,6 +33,8 @@ type Job struct {
 type Trace struct {
 	Jobs    []Job // Jobs are sorted by Submit, then ID.
 	Skipped int   // Skipped is how many rows asked for no device or ran no time.
+
+	lines []int // of Jobs in the source, until they are sorted
 }
 
 // Tenants returns the tenants of t, sorted.
@@ -69,9 +71,11 @@ func (t *Trace) Work() time.Duration {
 
 // Gang returns the gang that runs j on nodes of perNode devices: one member
 // where it fits one node; otherwise members of perNode devices each, and one
-// member with the rest where there is one. Walltime is the true duration.
+// member with the rest where there is one. Walltime is the true duration. A
+// perNode below 1 stands for 1.
 func (j *Job) Gang(perNode int) *lockstep.Gang {
 	g := &lockstep.Gang{ID: j.ID, Tenant: j.Tenant, Walltime: j.Duration}
+	perNode = max(perNode, 1)
 	whole, rest := j.GPUs/perNode, j.GPUs%perNode
 	if whole > 0 {
 		g.Roles = append(g.Roles, lockstep.Role{Name: "worker", Min: whole, Demand: lockstep.Demand{GPUs: perNode}})
@@ -82,20 +86,29 @@ func (j *Job) Gang(perNode int) *lockstep.Gang {
 	return g
 }
 
-// finish sorts jobs and refuses IDs that occur twice.
+// finish refuses IDs that occur twice, and sorts jobs.
 func finish(op string, t *Trace) (*Trace, error) {
+	seen := make(map[lockstep.JobID]int, len(t.Jobs))
+	for i := range t.Jobs {
+		id := t.Jobs[i].ID
+		if first := seen[id]; first != 0 {
+			return nil, &lockstep.Error{
+				Kind: lockstep.ErrDuplicate, Op: op, Field: "line " + strconv.Itoa(t.lines[i]) + ": job_id",
+				Value: strconv.Quote(string(id)), Reason: "is that of line " + strconv.Itoa(first),
+			}
+		}
+		seen[id] = t.lines[i]
+	}
+	t.lines = nil
+	return t.sort(), nil
+}
+
+// sort puts the jobs into their order.
+func (t *Trace) sort() *Trace {
 	slices.SortStableFunc(t.Jobs, func(a, b Job) int {
 		return cmp.Or(cmp.Compare(a.Submit, b.Submit), strings.Compare(string(a.ID), string(b.ID)))
 	})
-	seen := make(map[lockstep.JobID]bool, len(t.Jobs))
-	for i := range t.Jobs {
-		if id := t.Jobs[i].ID; seen[id] {
-			return nil, &lockstep.Error{Kind: lockstep.ErrDuplicate, Op: op, Field: "job_id", Value: strconv.Quote(string(id)), Reason: "occurs twice"}
-		} else {
-			seen[id] = true
-		}
-	}
-	return t, nil
+	return t
 }
 
 // fault builds the error for one field of one line.

@@ -213,3 +213,22 @@ func FuzzReadPhilly(f *testing.F) {
 		}
 	})
 }
+
+func TestDuplicatesAndLateJobsNameTheLine(t *testing.T) {
+	field := func(_ *trace.Trace, err error) string {
+		var e *lockstep.Error
+		require.ErrorAs(t, err, &e)
+		return e.Field
+	}
+	require.Equal(t, "line 4: job_id", field(trace.ReadCSV(strings.NewReader(header+"a,t,0,1,1,\nb,t,1,1,1,\na,t,5,1,1,\n"))))
+	require.Equal(t, "line 4: job_id", field(trace.ReadCSV(strings.NewReader(header+"a,t,9,1,1,\nb,t,1,0,1,\na,t,5,1,1,\n"))), "whatever their order in time")
+	const helios = "job_id,vc,gpu_num,state,submit_time,duration\n1,v,8,C,2020-04-01 00:00:03,5\n"
+	require.Equal(t, "line 3: job_id", field(trace.ReadHelios(strings.NewReader(helios+"1,v,8,C,2020-04-01 00:00:03,5\n"))))
+	require.Equal(t, "line 3: submit", field(trace.ReadHelios(strings.NewReader(helios+"2,v,8,C,2099-04-01 00:00:03,5\n"))))
+	require.Equal(t, "line 8: json", field(trace.ReadPhilly(strings.NewReader(strings.TrimRight(phillyLog, "\n")+" []"))), "something follows")
+}
+
+func TestGangOnNodesOfNoSize(t *testing.T) {
+	j := trace.Job{ID: "a", GPUs: 3, Duration: time.Second}
+	require.Equal(t, 3, j.Gang(0).MinMembers())
+}
