@@ -47,7 +47,7 @@ func why(s *gang.Status) lockstep.Reason {
 // Whom a pass leaves out makes no difference to what it decides: the same storm
 // against an Admission that walks the whole order.
 func TestLeavingOutDecidesWhatAFullWalkDecides(t *testing.T) {
-	seeds := 300
+	seeds := 120
 	if testing.Short() {
 		seeds = 30
 	}
@@ -190,7 +190,7 @@ func (c *crowded) turn() {
 }
 
 func TestLeavingOutDecidesTheSameWithManyOfAShape(t *testing.T) {
-	seeds, turns := uint64(60), 200
+	seeds, turns := uint64(30), 160
 	if testing.Short() {
 		seeds, turns = 12, 120
 	}
