@@ -60,7 +60,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.trace, "trace", "", "replay the jobs of this CSV `file`, plain or gzip")
 	f.StringVar(&o.backfill, "backfill", "easy", "who may pass a blocked job of the trace: easy, conservative, none, or for how many `jobs` room is reserved")
 	f.StringVar(&o.walltime, "walltime", "true", "what the admission is told of how long jobs run: true or none")
-	f.IntVar(&o.limit, "limit", 0, "stop reading the trace after so many `jobs` (default: none)")
+	f.IntVar(&o.limit, "limit", 0, "replay only the first so many `jobs` of the trace (default: all)")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
