@@ -26,7 +26,7 @@
 // duration after it started. A job of more devices than a node has becomes
 // members of one whole node each and one for the rest; one that the empty cluster
 // could not hold is rejected. -walltime true tells the admission how long each
-// job will run, -walltime none does not. -limit stops reading after so many jobs.
+// job will run, -walltime none does not. -limit replays the first so many jobs only.
 //
 // It prints how long jobs waited, how full the cluster was over time, how much
 // of the free room was scattered, and checks the run against books of its own
