@@ -81,6 +81,12 @@ type Affinity struct {
 	Anti  bool              `json:"anti,omitempty"`  // Anti keeps apart rather than together.
 }
 
+// IsZero reports whether c constrains nothing, which is when it is left out of
+// JSON.
+func (c Constraints) IsZero() bool {
+	return len(c.Selector) == 0 && len(c.Tolerations) == 0 && len(c.Affinity) == 0
+}
+
 // Clone returns a copy of c that shares no memory with it.
 func (c Constraints) Clone() Constraints {
 	c.Selector = slices.Clone(c.Selector)

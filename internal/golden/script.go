@@ -142,8 +142,7 @@ func escape(answer string) []string {
 	}
 	lines := strings.Split(answer, "\n")
 	for i, line := range lines {
-		raw := strings.TrimSuffix(line, "\r")
-		line = strings.TrimRight(raw, " \t")
+		line = strings.TrimRight(line, " \t\r") // no trace of these survives an editor
 		if line == "" || strings.ContainsRune(`#>\`, rune(line[0])) {
 			line = `\` + line
 		}
