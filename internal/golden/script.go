@@ -30,8 +30,8 @@ func parse(path string, src []byte) (script, error) {
 	open := false // whether an output line would belong to the last item
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, line := range lines {
-		raw := strings.TrimSuffix(line, "\r")
-		line = strings.TrimRight(raw, " \t")
+		raw := strings.TrimRight(line, "\r")
+		line = strings.TrimRight(raw, " \t\r")
 		switch {
 		case line == "" || line[0] == '#':
 			s.items = append(s.items, item{raw: raw})
