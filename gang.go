@@ -22,12 +22,19 @@ const (
 type Demand struct {
 	GPUs      int           `json:"gpus,omitempty"`      // GPUs is how many devices, 0 to MaxDevicesPerNode.
 	Share     MilliGPU      `json:"share,omitempty"`     // Share is how much of each device, 1 to 1000; 0 means all of it.
-	GPUMemory Bytes         `json:"gpuMemory,omitempty"` // GPUMemory is the least memory of each device; 0 means any.
+	GPUMemory Bytes         `json:"gpuMemory,omitempty"` // GPUMemory is how much memory each device must have, and with a Share how much of it the member takes; 0 means any, or none.
+	Profile   Profile       `json:"profile,omitempty"`   // Profile is a MIG profile, of which the member gets one instance: GPUs is 1, and there is no Share; empty means no MIG.
 	Classes   []DeviceClass `json:"classes,omitempty"`   // Classes are the device kinds that will do; none means any.
 	CPU       MilliCPU      `json:"cpu,omitempty"`       // CPU is processor time, up to 10⁹ cores; 0 means none asked for.
 	Memory    Bytes         `json:"memory,omitempty"`    // Memory is host memory, up to 1Pi and 4Ei for all members; 0 means none asked for.
 	RDMA      int           `json:"rdma,omitempty"`      // RDMA is how many network endpoints, up to 1024; 0 means none asked for.
 }
+
+// Profile names a MIG profile, such as "1g.10gb" or "3g.40gb+me".
+type Profile string
+
+// Validate reports whether p is a usable name; the rule is that of JobID.
+func (p Profile) Validate() error { return validateID("Profile", string(p)) }
 
 // DeviceShare returns how much of each device d takes: Share, or all of it.
 func (d Demand) DeviceShare() MilliGPU {
@@ -69,6 +76,7 @@ type Role struct {
 	Demand      Demand      `json:"demand"`               // Demand is what each member needs.
 	Inner       Inner       `json:"inner,omitzero"`       // Inner keeps groups of members close; the zero Inner keeps none.
 	Constraints Constraints `json:"constraints,omitzero"` // Constraints hold for the members of this role, beside the gang's.
+	Spares      int         `json:"spares,omitempty"`     // Spares is how many more members' room is kept beside those that run, for when a node fails; 0 means none.
 }
 
 // Limit returns how many members may run: Max, or Min where Max is 0.
@@ -116,6 +124,8 @@ type Gang struct {
 	Roles        []Role            `json:"roles"`                 // Roles are its members, in rank order; at least one.
 	Required     Level             `json:"required,omitempty"`    // Required is the level of which one domain must hold the whole gang; empty means none.
 	Preferred    Level             `json:"preferred,omitempty"`   // Preferred is the level of which one domain should hold the whole gang; empty means the finest that does.
+	Preemption   Preemption        `json:"preemption,omitempty"`  // Preemption says whom it may take room from; zero is PreemptLower.
+	Canary       int               `json:"canary,omitempty"`      // Canary is how many members, the first in rank order, are tried first, before room is made for the whole gang; 0 means none.
 	Strategy     Strategy          `json:"strategy,omitempty"`    // Strategy chooses among places; zero is Pack.
 	Walltime     time.Duration     `json:"walltime,omitempty"`    // Walltime is how long it is expected to run once started, at most MaxWalltime; 0 means unknown.
 	Hold         time.Duration     `json:"hold,omitempty"`        // Hold is how long its room is kept while its members confirm; 0 means the scheduler's default.
@@ -123,6 +133,16 @@ type Gang struct {
 	Constraints  Constraints       `json:"constraints,omitzero"`  // Constraints hold for every member.
 	Capabilities Capabilities      `json:"capabilities,omitzero"` // Capabilities are what the job agrees to have done to it.
 }
+
+// Preemption says whether a waiting gang may take the room of running ones.
+type Preemption string
+
+// The policies of preemption, as Kubernetes names them. The zero Preemption is
+// PreemptLower.
+const (
+	PreemptLower Preemption = ""      // PreemptLower takes room from those of lower priority, and back from those that borrowed it, where there is no other.
+	PreemptNever Preemption = "never" // PreemptNever waits for room, ahead of those of lower priority.
+)
 
 // Capabilities are what a job can bear. A policy never proposes an action
 // whose flag is absent; the zero Capabilities can bear nothing. In JSON the
@@ -206,6 +226,12 @@ func (g *Gang) Validate() error {
 	if g.Strategy != Pack && g.Strategy != Spread {
 		f.bad("Strategy", errtext.Quote(string(g.Strategy)), `want "" or "spread"`)
 	}
+	if g.Preemption != PreemptLower && g.Preemption != PreemptNever {
+		f.bad("Preemption", errtext.Quote(string(g.Preemption)), `want "" or "never"`)
+	}
+	if g.Canary < 0 || g.Canary > MaxMembers {
+		f.bad("Canary", strconv.Itoa(g.Canary), "want 0 to "+strconv.Itoa(MaxMembers))
+	}
 	f.duration("Walltime", g.Walltime)
 	f.duration("Hold", g.Hold)
 	f.duration("Capabilities.Save", g.Capabilities.Save)
@@ -235,7 +261,7 @@ func (g *Gang) validateRoles(f *faults) {
 		}
 		seen[r.Name] = true
 		r.validate(f, at)
-		n := int64(max(r.Limit(), 0))
+		n := int64(max(r.Limit(), 0)) + int64(max(r.Spares, 0))
 		members = addSat(members, n)
 		memory = memory.Add(max(r.Demand.Memory, 0).Mul(n))
 	}
@@ -261,6 +287,9 @@ func (r *Role) validate(f *faults, at string) {
 		f.bad(at+".Inner.Size", strconv.Itoa(size), "Min and Max must be whole groups")
 	}
 	f.nameOrEmpty(at+".Inner.Level", string(r.Inner.Level))
+	if r.Spares < 0 || r.Spares > MaxMembers {
+		f.bad(at+".Spares", strconv.Itoa(r.Spares), "want 0 to "+strconv.Itoa(MaxMembers))
+	}
 	r.Demand.validate(f, at+".Demand")
 	r.Constraints.validate(f, at+".Constraints")
 }
@@ -284,8 +313,12 @@ func (d *Demand) validate(f *faults, at string) {
 	if d.RDMA < 0 || d.RDMA > maxEndpoints {
 		f.bad(at+".RDMA", strconv.Itoa(d.RDMA), "want 0 to "+strconv.Itoa(maxEndpoints))
 	}
-	if d.GPUs == 0 && (d.Share != 0 || d.GPUMemory != 0 || len(d.Classes) != 0) {
-		f.bad(at+".GPUs", "0", "Share, GPUMemory and Classes need a device")
+	if d.GPUs == 0 && (d.Share != 0 || d.GPUMemory != 0 || d.Profile != "" || len(d.Classes) != 0) {
+		f.bad(at+".GPUs", "0", "Share, GPUMemory, Profile and Classes need a device")
+	}
+	f.nameOrEmpty(at+".Profile", string(d.Profile))
+	if d.Profile != "" && (d.GPUs > 1 || d.Share != 0) {
+		f.bad(at+".Profile", errtext.Quote(string(d.Profile)), "is for one device without Share")
 	}
 	seen := make(map[DeviceClass]bool, len(d.Classes))
 	for i, c := range d.Classes {

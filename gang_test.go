@@ -31,12 +31,12 @@ func valid() *lockstep.Gang {
 		ID: "ns/job-1", Tenant: "团队:a", Queue: "research.high", Priority: -5,
 		Roles: []lockstep.Role{
 			{
-				Name: "worker", Min: 4, Max: 8, Inner: lockstep.Inner{Size: 2, Level: "node"}, Constraints: constraints("a"),
+				Name: "worker", Min: 4, Max: 8, Inner: lockstep.Inner{Size: 2, Level: "node"}, Constraints: constraints("a"), Spares: 2,
 				Demand: lockstep.Demand{GPUs: 8, Share: 500, GPUMemory: 80 * lockstep.GiB, Classes: []lockstep.DeviceClass{"h100", "1g.5gb+me"}, CPU: 16 * lockstep.WholeCPU, Memory: 256 * lockstep.GiB, RDMA: 8},
 			},
 			{Name: "launcher", Min: 1, Demand: lockstep.Demand{CPU: 500}},
 		},
-		Required: "block", Preferred: "rack", Strategy: lockstep.Spread, Walltime: 4 * time.Hour, Hold: time.Minute,
+		Required: "block", Preferred: "rack", Strategy: lockstep.Spread, Preemption: lockstep.PreemptNever, Canary: 2, Walltime: 4 * time.Hour, Hold: time.Minute,
 		Labels:      map[string]string{"app": "train", "empty": "", "team.example/name": "x y"},
 		Constraints: constraints("b"),
 		Capabilities: lockstep.Capabilities{
@@ -123,10 +123,10 @@ func TestGangValidateNamesEachFault(t *testing.T) {
 		"role twice":          {func(g *lockstep.Gang) { worker(g).Name = "launcher" }, []fault{dup("Roles[1].Name", `"launcher"`)}},
 		"min":                 {func(g *lockstep.Gang) { worker(g).Min = 0 }, []fault{inv("Roles[0].Min", "0")}},
 		"min below":           {func(g *lockstep.Gang) { worker(g).Min = -2 }, []fault{inv("Roles[0].Min", "-2")}},
-		"min above":           {func(g *lockstep.Gang) { worker(g).Min, worker(g).Max = 1<<20+2, 0 }, []fault{inv("Roles[0].Min", "1048578"), inv("Roles", "1048579")}},
+		"min above":           {func(g *lockstep.Gang) { worker(g).Min, worker(g).Max = 1<<20+2, 0 }, []fault{inv("Roles[0].Min", "1048578"), inv("Roles", "1048581")}},
 		"max below min":       {func(g *lockstep.Gang) { worker(g).Max = 2 }, []fault{inv("Roles[0].Max", "2")}},
-		"max above":           {func(g *lockstep.Gang) { worker(g).Max = 1<<20 + 2 }, []fault{inv("Roles[0].Max", "1048578"), inv("Roles", "1048579")}},
-		"together":            {func(g *lockstep.Gang) { worker(g).Max = 1 << 20 }, []fault{inv("Roles", "1048577")}},
+		"max above":           {func(g *lockstep.Gang) { worker(g).Max = 1<<20 + 2 }, []fault{inv("Roles[0].Max", "1048578"), inv("Roles", "1048581")}},
+		"together":            {func(g *lockstep.Gang) { worker(g).Max = 1 << 20 }, []fault{inv("Roles", "1048579")}},
 		"inner size":          {func(g *lockstep.Gang) { worker(g).Inner.Size = -1 }, []fault{inv("Roles[0].Inner.Size", "-1")}},
 		"inner size above":    {func(g *lockstep.Gang) { worker(g).Inner.Size = 1<<20 + 1 }, []fault{inv("Roles[0].Inner.Size", "1048577")}},
 		"inner not whole":     {func(g *lockstep.Gang) { worker(g).Inner.Size = 3 }, []fault{inv("Roles[0].Inner.Size", "3")}},
@@ -142,6 +142,14 @@ func TestGangValidateNamesEachFault(t *testing.T) {
 		"cpu above":           {func(g *lockstep.Gang) { worker(g).Demand.CPU = 1e12 + 1 }, []fault{inv("Roles[0].Demand.CPU", "1000000000001m")}},
 		"memory":              {func(g *lockstep.Gang) { worker(g).Demand.Memory = math.MinInt64 }, []fault{inv("Roles[0].Demand.Memory", "-8Ei")}},
 		"memory above":        {func(g *lockstep.Gang) { worker(g).Demand.Memory = 2048 * lockstep.TiB }, []fault{inv("Roles[0].Demand.Memory", "2Pi")}},
+		"spares":              {func(g *lockstep.Gang) { worker(g).Spares = -1 }, []fault{inv("Roles[0].Spares", "-1")}},
+		"spares together":     {func(g *lockstep.Gang) { worker(g).Spares = 1 << 20 }, []fault{inv("Roles", "1048585")}},
+		"preemption":          {func(g *lockstep.Gang) { g.Preemption = "Never" }, []fault{inv("Preemption", `"Never"`)}},
+		"canary":              {func(g *lockstep.Gang) { g.Canary = -1 }, []fault{inv("Canary", "-1")}},
+		"profile":             {func(g *lockstep.Gang) { worker(g).Demand = lockstep.Demand{GPUs: 1, Profile: "1g 5gb"} }, []fault{inv("Roles[0].Demand.Profile", `"1g 5gb"`)}},
+		"profile of two":      {func(g *lockstep.Gang) { worker(g).Demand = lockstep.Demand{GPUs: 2, Profile: "1g.5gb"} }, []fault{inv("Roles[0].Demand.Profile", `"1g.5gb"`)}},
+		"profile with share":  {func(g *lockstep.Gang) { worker(g).Demand = lockstep.Demand{GPUs: 1, Share: 1, Profile: "1g.5gb"} }, []fault{inv("Roles[0].Demand.Profile", `"1g.5gb"`)}},
+		"profile without":     {func(g *lockstep.Gang) { worker(g).Demand = lockstep.Demand{Profile: "1g.5gb"} }, []fault{inv("Roles[0].Demand.GPUs", "0")}},
 		"memory together":     {func(g *lockstep.Gang) { worker(g).Max = 1 << 13; worker(g).Demand.Memory = 1024 * lockstep.TiB }, []fault{inv("Roles", "8Ei")}},
 		"rdma":                {func(g *lockstep.Gang) { worker(g).Demand.RDMA = -1 }, []fault{inv("Roles[0].Demand.RDMA", "-1")}},
 		"rdma above":          {func(g *lockstep.Gang) { worker(g).Demand.RDMA = 1025 }, []fault{inv("Roles[0].Demand.RDMA", "1025")}},
@@ -295,7 +303,7 @@ func requireFull(t *testing.T, v reflect.Value, at string, mayBeZero ...string) 
 
 func TestCloneSharesNothing(t *testing.T) {
 	g := valid()
-	requireFull(t, reflect.ValueOf(*g), "Gang")
+	requireFull(t, reflect.ValueOf(*g), "Gang", ".Profile")
 	c := g.Clone()
 	require.Equal(t, g, c)
 	scramble(reflect.ValueOf(c))

@@ -85,9 +85,10 @@ type Mark uint64
 
 // Member is where one member of a gang sits. Its rank is its index in the plan.
 type Member struct {
-	Role    int32     `json:"role"`    // Role is the index in Gang.Roles.
-	Node    NodeID    `json:"node"`    // Node is where it runs.
-	Devices DeviceSet `json:"devices"` // Devices are its own on that node; empty when it needs none.
+	Role    int32     `json:"role"`            // Role is the index in Gang.Roles.
+	Node    NodeID    `json:"node"`            // Node is where it runs.
+	Devices DeviceSet `json:"devices"`         // Devices are its own on that node, or those it has a share or a MIG instance of; empty when it needs none.
+	Start   int32     `json:"start,omitempty"` // Start is the first memory slice of its MIG instance; 0 where it has none.
 }
 
 // Inventory tells the names that a plan's processes need. It is immutable for
@@ -108,18 +109,20 @@ type Plan struct {
 	Version   Version   `json:"version"`           // Version is the state it was made from; another refuses it as stale.
 	Level     Level     `json:"level,omitempty"`   // Level is the finest of which one domain holds all members; empty when none does.
 	Members   []Member  `json:"members,omitempty"` // Members are in rank order, role by role.
+	Spares    []Member  `json:"spares,omitempty"`  // Spares are the room kept for members whose node fails, role by role; they have no rank.
 	Port      int       `json:"port,omitempty"`    // Port is where rank 0 listens, 1 to 65535; 0 means one derived from Job (see MasterPort).
 	Inventory Inventory `json:"-"`                 // Inventory names addresses and devices; nil means node IDs and indices.
 }
 
 // Reset empties p and keeps its memory.
-func (p *Plan) Reset() { *p = Plan{Members: p.Members[:0]} }
+func (p *Plan) Reset() { *p = Plan{Members: p.Members[:0], Spares: p.Spares[:0]} }
 
-// Clone returns a copy of p with Members of its own; Gang and Inventory, which
+// Clone returns a copy of p with Members and Spares of its own; Gang and Inventory, which
 // nothing changes, are shared.
 func (p *Plan) Clone() *Plan {
 	c := *p
 	c.Members = slices.Clone(p.Members)
+	c.Spares = slices.Clone(p.Spares)
 	return &c
 }
 

@@ -21,15 +21,24 @@ func wired() map[string]any {
 	}
 	plan := &lockstep.Plan{
 		Job: "j", Gang: valid(), Version: 1<<64 - 1, Level: "rack", Port: 29500,
-		Members: []lockstep.Member{{Role: 1, Node: "n1", Devices: 1<<63 | 0xf}, {Node: "n2"}},
+		Members: []lockstep.Member{{Role: 1, Node: "n1", Devices: 1<<63 | 0xf, Start: 4}, {Node: "n2"}},
+		Spares:  []lockstep.Member{{Role: 1, Node: "n3", Devices: 2, Start: 1}},
+	}
+	instance := lockstep.Demand{GPUs: 1, Profile: "1g.10gb+me"}
+	candidate := lockstep.Candidate{
+		Job: "v", Cost: lockstep.EvictionCost{Lost: 1, Save: 2, Restore: 3, Devices: 4}, Tier: -1,
+		Min: []int{1}, Shrink: lockstep.EvictionCost{Lost: 5, Save: 6, Restore: 7, Devices: 8}, Limits: []int32{1, 0},
 	}
 	cost := lockstep.EvictionCost{Lost: time.Hour, Save: time.Minute, Restore: time.Second, Devices: 1500}
 	eviction := &lockstep.Eviction{Job: "v", For: "j", Ranks: []int{1, 2}, Reason: "reclaim", Grace: time.Second, Cost: cost}
 	now := lockstep.FromNanos(1_700_000_000_123_456_789)
 	return map[string]any{
-		"Gang": *valid(), "Role": valid().Roles[0], "Demand": valid().Roles[0].Demand, "Constraints": valid().Constraints, "Capabilities": valid().Capabilities,
+		"Instance": instance,
+		"Gang":     *valid(), "Role": valid().Roles[0], "Demand": valid().Roles[0].Demand, "Constraints": valid().Constraints, "Capabilities": valid().Capabilities,
 		"Taint": lockstep.Taint{Key: "k", Value: "v"}, "Toleration": lockstep.Toleration{Key: "k", Value: "v"},
 		"Plan": *plan, "Member": plan.Members[0], "Verdict": verdict, "EvictionCost": cost, "Eviction": *eviction,
+		"Preempted":  lockstep.Preempted{Evictions: []lockstep.Eviction{*eviction}, Plan: *plan},
+		"Candidates": lockstep.Candidates{Jobs: []lockstep.Candidate{candidate}, Limits: []lockstep.Resources{{"gpu": 8000}}, Max: 3},
 		"Explanation": lockstep.Explanation{
 			Job: "j", Verdict: verdict,
 			Counts:  []lockstep.ReasonCount{{Reason: "busy", Detail: "gpu", Nodes: 4}},
@@ -45,8 +54,8 @@ func wired() map[string]any {
 func TestWireTypesReturnAsTheyWent(t *testing.T) {
 	for name, in := range wired() { // the order does not matter: each case stands alone
 		t.Run(name, func(t *testing.T) {
-			if name != "Resources" {
-				requireFull(t, reflect.ValueOf(in), name, "Inventory", ".Time", ".Deadline")
+			if name != "Resources" && name != "Instance" {
+				requireFull(t, reflect.ValueOf(in), name, "Inventory", ".Time", ".Deadline", ".Profile")
 			}
 			data, err := json.Marshal(in)
 			require.NoError(t, err)
@@ -85,11 +94,11 @@ func TestWireFormIsPinned(t *testing.T) {
 	require.JSONEq(t, `{
 		"id": "ns/job-1", "tenant": "团队:a", "queue": "research.high", "priority": -5,
 		"roles": [
-			{"name": "worker", "min": 4, "max": 8, "inner": {"size": 2, "level": "node"},
+			{"name": "worker", "min": 4, "max": 8, "spares": 2, "inner": {"size": 2, "level": "node"},
 			 "demand": {"gpus": 8, "share": "500m", "gpuMemory": "80Gi", "classes": ["h100", "1g.5gb+me"], "cpu": "16", "memory": "256Gi", "rdma": 8}},
 			{"name": "launcher", "min": 1, "demand": {"cpu": "500m"}}
 		],
-		"required": "block", "preferred": "rack", "strategy": "spread", "walltime": 14400000000000, "hold": 60000000000,
+		"required": "block", "preferred": "rack", "preemption": "never", "canary": 2, "strategy": "spread", "walltime": 14400000000000, "hold": 60000000000,
 		"labels": {"app": "train", "empty": "", "team.example/name": "x y"},
 		"capabilities": {"preemptible": true, "resizable": true, "shareable": true, "batchMutable": true, "save": 30000000000, "restore": 60000000000, "grace": 1000000000}
 	}`, string(data))
