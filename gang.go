@@ -36,12 +36,19 @@ type Profile string
 // Validate reports whether p is a usable name; the rule is that of JobID.
 func (p Profile) Validate() error { return validateID("Profile", string(p)) }
 
-// DeviceShare returns how much of each device d takes: Share, or all of it.
+// DeviceShare returns how much of each device d takes: Share, or all of it. A MIG
+// instance counts as the sevenths of a device that the name of its profile begins
+// with, rounded up: "3g.40gb" is 429m. (An A30 has quarters; of those it is less
+// than the part.) Whatever the name of a profile begins with else is a device.
 func (d Demand) DeviceShare() MilliGPU {
-	if d.Share == 0 {
+	switch {
+	case d.Share != 0:
+		return d.Share
+	case len(d.Profile) > 1 && d.Profile[1] == 'g' && d.Profile[0] >= '1' && d.Profile[0] <= '7':
+		return (WholeGPU*MilliGPU(d.Profile[0]-'0') + 6) / 7
+	default:
 		return WholeGPU
 	}
-	return d.Share
 }
 
 // Resources returns what one member with demand d takes, by name, the slot

@@ -401,3 +401,13 @@ func FuzzGangJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestAnInstanceCountsAsSevenths(t *testing.T) {
+	for profile, want := range map[lockstep.Profile]lockstep.MilliGPU{ // the order does not matter: each case stands alone
+		"": 1000, "1g.10gb": 143, "1g.10gb+me": 143, "3g.40gb": 429, "4g.40gb": 572, "7g.80gb": 1000, "8g.x": 1000, "g": 1000, "1": 1000, "0g": 1000,
+	} {
+		d := lockstep.Demand{GPUs: 1, Profile: profile}
+		require.Equal(t, want, d.DeviceShare(), profile)
+		require.Equal(t, int64(want), d.Resources()[lockstep.ResourceGPU], profile)
+	}
+}
