@@ -9,40 +9,66 @@ import (
 	"github.com/lockstep-gpu/lockstep/internal/instant"
 )
 
-// Grant gives job a lease of amount, at least 1, for term, and returns it with a
-// new token. A term of 0 means Config.Term; see TermFor.
+// Grant gives job a lease of amount, at least 1, for terms that grow to term, and
+// returns it with a new token. A term of 0 means Config.Term; see TermFor.
 func (t *Table) Grant(now time.Time, job lockstep.JobID, amount lockstep.MilliGPU, term time.Duration) (Lease, error) {
-	const op = "grant"
-	ns, err := t.at(op, now)
+	e, err := t.grant("grant", now, job, amount, term)
 	if err != nil {
 		return Lease{}, err
 	}
+	return e.lease(), nil
+}
+
+func (t *Table) grant(op string, now time.Time, job lockstep.JobID, amount lockstep.MilliGPU, term time.Duration) (*entry, error) {
+	ns, err := t.at(op, now)
+	if err != nil {
+		return nil, err
+	}
 	if err := job.Validate(); err != nil {
-		return Lease{}, err
+		return nil, err
 	}
 	if amount <= 0 {
-		return Lease{}, fault(lockstep.ErrInvalid, op, "amount", amount.String(), "must be positive")
+		return nil, fault(lockstep.ErrInvalid, op, "amount", amount.String(), "must be positive")
 	}
 	if term < 0 || term > lockstep.MaxWalltime {
-		return Lease{}, fault(lockstep.ErrInvalid, op, "term", term.String(), "want 0 to "+lockstep.MaxWalltime.String())
+		return nil, fault(lockstep.ErrInvalid, op, "term", term.String(), "want 0 to "+lockstep.MaxWalltime.String())
 	}
 	if term == 0 {
 		term = t.cfg.Term
 	}
 	if e, ok := t.jobs[job]; ok {
-		return Lease{}, fault(lockstep.ErrDuplicate, op, "job", string(job), "holds lease "+e.token.String())
+		return nil, fault(lockstep.ErrDuplicate, op, "job", string(job), "holds lease "+e.token.String())
 	}
 	if err := t.spent(op); err != nil {
-		return Lease{}, err
+		return nil, err
 	}
 	t.now = ns
 	t.last++
+	first := t.cfg.first(term)
 	e := &entry{
-		job: job, token: t.last, state: Held, amount: amount, term: int64(term),
-		granted: ns, since: ns, renewed: ns, boundary: instant.Add(ns, term),
+		job: job, token: t.last, state: Held, amount: amount, term: int64(first), longest: int64(term),
+		granted: ns, since: ns, renewed: ns, resumed: never, boundary: instant.Add(instant.Add(ns, first), t.cfg.jitter(job, first)),
 	}
 	t.jobs[job] = e
 	t.index(e)
+	return e, nil
+}
+
+// Resumed records that the holder of token has restored what it needs and works
+// from now on: what it held before is the Resume of its charge. It may be
+// repeated; the first time counts.
+func (t *Table) Resumed(now time.Time, job lockstep.JobID, token Token) (Lease, error) {
+	const op = "resumed"
+	ns, err := t.at(op, now)
+	if err != nil {
+		return Lease{}, err
+	}
+	e, err := t.holder(op, job, token)
+	if err != nil {
+		return Lease{}, err
+	}
+	t.now = ns
+	e.resumed = min(e.resumed, ns)
 	return e.lease(), nil
 }
 
@@ -107,15 +133,40 @@ func (t *Table) Extend(now time.Time, job lockstep.JobID) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	if e.state != Held {
+	if e.state.givesBack() {
 		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is "+string(e.state)+" already")
 	}
-	if e.dueAt > ns {
-		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is not due before "+lockstep.FromNanos(e.dueAt).String())
+	if at := t.termAt(e); e.state == Held && at > ns {
+		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is not due before "+lockstep.FromNanos(at).String())
 	}
 	t.now = ns
 	t.unindex(e)
-	e.next(ns)
+	e.state = Held
+	t.next(e, ns)
+	t.index(e)
+	return e.lease(), nil
+}
+
+// HoldOver records the outcome that job keeps its devices although its term is
+// over, and until somebody else should have them: it is not named as due any more,
+// and may be told to yield at any time. Extend begins a new term. It is
+// ErrConflict before the lease is due or once it is giving back; one that is held
+// over stays so.
+func (t *Table) HoldOver(now time.Time, job lockstep.JobID) (Lease, error) {
+	const op = "hold over"
+	ns, e, err := t.decide(op, now, job)
+	if err != nil {
+		return Lease{}, err
+	}
+	if e.state.givesBack() {
+		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is "+string(e.state)+" already")
+	}
+	if at := t.termAt(e); e.state == Held && at > ns {
+		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is not due before "+lockstep.FromNanos(at).String())
+	}
+	t.now = ns
+	t.unindex(e)
+	e.state = HeldOver
 	t.index(e)
 	return e.lease(), nil
 }
@@ -134,21 +185,25 @@ func (t *Table) Yield(now time.Time, job lockstep.JobID, deadline time.Time, rea
 	}
 	t.now = ns
 	t.unindex(e)
+	if e.state != Shrinking {
+		e.told = ns
+	}
 	e.state, e.target, e.deadline, e.reason = Yielding, 0, end, reason
 	t.index(e)
+	t.changed(e)
 	return e.lease(), nil
 }
 
 // Shrink records the outcome that job gives back all but target by deadline,
-// for reason. If the lease is due it also goes on for another term. Resize says
-// that it is done.
+// for reason. If its term is over it also goes on for another. Resize says that it
+// is done.
 func (t *Table) Shrink(now time.Time, job lockstep.JobID, target lockstep.MilliGPU, deadline time.Time, reason lockstep.Reason) (Lease, error) {
 	const op = "shrink"
 	ns, e, end, err := t.giveBack(op, now, job, deadline, reason)
 	if err != nil {
 		return Lease{}, err
 	}
-	if e.state != Held {
+	if e.state.givesBack() {
 		return Lease{}, fault(lockstep.ErrConflict, op, "job", string(job), "is "+string(e.state)+" already")
 	}
 	if target <= 0 || target >= e.amount {
@@ -156,11 +211,13 @@ func (t *Table) Shrink(now time.Time, job lockstep.JobID, target lockstep.MilliG
 	}
 	t.now = ns
 	t.unindex(e)
-	if e.dueAt <= ns {
-		e.next(ns)
+	if e.state == HeldOver || t.termAt(e) <= ns {
+		t.next(e, ns)
 	}
+	e.told = ns
 	e.state, e.target, e.deadline, e.reason = Shrinking, target, end, reason
 	t.index(e)
+	t.changed(e)
 	return e.lease(), nil
 }
 
@@ -182,16 +239,26 @@ func (t *Table) Resize(now time.Time, job lockstep.JobID, amount lockstep.MilliG
 	case e.state == Shrinking && amount > e.target:
 		return Lease{}, Charge{}, fault(lockstep.ErrConflict, op, "amount", amount.String(), "want at most "+e.target.String())
 	}
+	if l := e.loan; l != nil && amount > e.amount && amount-e.amount > l.free() {
+		return Lease{}, Charge{}, fault(lockstep.ErrConflict, op, "amount", amount.String(), "only "+l.free().String()+" more is free of loan "+string(l.id))
+	}
 	if err := t.spent(op); err != nil {
 		return Lease{}, Charge{}, err
 	}
 	t.now = ns
 	charge := e.charge(ns, "")
 	t.unindex(e)
+	if e.loan != nil {
+		e.loan.used += amount - e.amount
+	}
 	t.last++
-	e.token, e.amount, e.since, e.renewed = t.last, amount, ns, ns
-	e.state, e.target, e.deadline, e.reason = Held, 0, 0, ""
+	e.token, e.amount, e.since, e.renewed, e.resumed, e.told = t.last, amount, ns, ns, never, 0
+	if e.state == Shrinking {
+		e.state = Held
+	}
+	e.target, e.deadline, e.reason = 0, 0, ""
 	t.index(e)
+	t.changed(e)
 	return e.lease(), charge, nil
 }
 
@@ -268,19 +335,50 @@ func (t *Table) end(ns int64, e *entry, reason lockstep.Reason) Charge {
 	t.now = ns
 	t.unindex(e)
 	delete(t.jobs, e.job)
+	if l := e.loan; l != nil {
+		l.jobs.Delete(e)
+		l.used -= e.amount
+		t.settleLoan(l)
+	}
 	return e.charge(ns, reason)
 }
 
-func (e *entry) charge(ns int64, reason lockstep.Reason) Charge {
-	return Charge{
-		Job: e.job, Token: e.token, Amount: e.amount,
-		From: lockstep.FromNanos(e.since), To: lockstep.FromNanos(ns), Reason: reason,
+// changed looks again at the loan that e is on, if any.
+func (t *Table) changed(e *entry) {
+	if e.loan != nil {
+		t.settleLoan(e.loan)
 	}
 }
 
-// next moves the boundary by one term, or by as many as it takes to lie behind ns.
-func (e *entry) next(ns int64) {
+func (e *entry) charge(ns int64, reason lockstep.Reason) Charge {
+	c := Charge{
+		Job: e.job, Token: e.token, Amount: e.amount,
+		From: lockstep.FromNanos(e.since), To: lockstep.FromNanos(ns), Reason: reason,
+	}
+	if e.loan != nil {
+		c.Loan = e.loan.id
+	}
+	worked := e.since
+	if e.resumed != never {
+		worked = e.resumed
+		c.Resume = length(e.since, worked)
+	}
+	if e.state.givesBack() {
+		c.Save = length(max(e.told, worked), ns)
+	}
+	return c
+}
+
+// length returns the time from a to b, held at the longest that there is.
+func length(a, b int64) time.Duration {
+	return time.Duration(min(uint64(b)-uint64(a), math.MaxInt64)) // of two int64, the difference fits uint64
+}
+
+// next moves the boundary by one term, longer than the one before while terms
+// grow, or by as many as it takes to lie behind ns.
+func (t *Table) next(e *entry, ns int64) {
 	e.extended++
+	e.term = t.cfg.grow(e.term, e.longest)
 	e.boundary = instant.Add(e.boundary, time.Duration(e.term))
 	if ns >= e.boundary {
 		// The difference of two int64 fits uint64, and the product is at most the difference.

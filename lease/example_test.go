@@ -64,3 +64,39 @@ func ExampleTable_Save() {
 	// 1 <nil>
 	// 1 true 1 <nil>
 }
+
+func ExampleTable_Recall() {
+	now := time.Date(2026, 1, 1, 22, 0, 0, 0, time.UTC)
+	table, err := lease.New(lease.Config{})
+	if err != nil {
+		panic(err)
+	}
+	// At night inference expects to need 10 of its 20 devices, and wants a fifth more.
+	spare := lease.Loanable(20*lockstep.WholeGPU, 10*lockstep.WholeGPU, 200_000)
+	if _, err := table.Lend(now, "night", "inference", spare, 2*time.Minute); err != nil {
+		panic(err)
+	}
+	if _, err := table.Borrow(now, "train", "night", 6*lockstep.WholeGPU, 0, time.Minute); err != nil {
+		panic(err)
+	}
+
+	now = now.Add(8 * time.Hour)
+	loan, err := table.Recall(now, "night", 4*lockstep.WholeGPU, now.Add(5*time.Minute))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("lent", loan.Amount, "short of", loan.Short)
+	for _, l := range table.AppendDue(nil, now) {
+		if _, err := table.Shrink(now, l.Job, l.Amount-loan.Short, loan.Deadline, lease.ReasonRecalled); err != nil {
+			panic(err)
+		}
+	}
+	if _, _, err := table.Resize(now.Add(time.Minute), "train", 4*lockstep.WholeGPU); err != nil {
+		panic(err)
+	}
+	loan, _ = table.Loan("night")
+	fmt.Println("lent", loan.Amount, "short of", loan.Short)
+	// Output:
+	// lent 6 short of 2
+	// lent 4 short of 0
+}

@@ -1,10 +1,7 @@
 package lease
 
 import (
-	"errors"
 	"math"
-	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/google/btree"
@@ -16,75 +13,19 @@ import (
 // Token fences off holders of the past: a later grant has a higher one. Zero is none.
 type Token uint64
 
-// Config configures a Table. The zero value is valid.
-type Config struct {
-	Term    time.Duration `json:"term,omitempty"`    // Term is how long a lease lasts until its boundary; 0 means 30 minutes.
-	Ahead   time.Duration `json:"ahead,omitempty"`   // Ahead is how long before its boundary a holder becomes due, at most its term; 0 means at the boundary.
-	Silence time.Duration `json:"silence,omitempty"` // Silence is how long a holder may go without Renew before it is overdue; 0 means for ever.
-	Loss    int           `json:"loss,omitempty"`    // Loss is the share of a term that a job's overhead may take, in millionths, at most 1000000; 0 means 20000, which is 2 %.
-}
-
-// Defaults of Config.
-const (
-	defaultTerm = 30 * time.Minute
-	defaultLoss = 20_000
-	million     = 1_000_000
-)
-
-// Validate reports every fault of c, joined.
-func (c Config) Validate() error {
-	var errs []error
-	check := func(field string, d time.Duration) {
-		if d < 0 || d > lockstep.MaxWalltime {
-			errs = append(errs, fault(lockstep.ErrInvalid, "config", field, d.String(), "want 0 to "+lockstep.MaxWalltime.String()))
-		}
-	}
-	check("Term", c.Term)
-	check("Ahead", c.Ahead)
-	check("Silence", c.Silence)
-	if c.Loss < 0 || c.Loss > million {
-		errs = append(errs, fault(lockstep.ErrInvalid, "config", "Loss", strconv.Itoa(c.Loss), "want 0 to 1000000"))
-	}
-	return errors.Join(errs...)
-}
-
-// TermFor returns the term of a job whose checkpoint and resume together take
-// overhead: the least one, not below Term, of which overhead is at most the
-// share Loss. It rounds up to the nanosecond and is at most
-// lockstep.MaxWalltime; a negative overhead counts as none.
-func (c Config) TermFor(overhead time.Duration) time.Duration {
-	c = c.withDefaults()
-	hi, lo := bits.Mul64(uint64(max(overhead, 0)), million)
-	loss := uint64(c.Loss)
-	if hi >= loss {
-		return lockstep.MaxWalltime
-	}
-	need, rem := bits.Div64(hi, lo, loss)
-	if rem != 0 {
-		need++
-	}
-	return max(c.Term, time.Duration(min(need, uint64(lockstep.MaxWalltime))))
-}
-
-func (c Config) withDefaults() Config {
-	if c.Term == 0 {
-		c.Term = defaultTerm
-	}
-	if c.Loss == 0 {
-		c.Loss = defaultLoss
-	}
-	return c
-}
-
 // State says what a lease's holder is doing with it.
 type State string
 
 // The states of a lease.
 const (
 	Held      State = "held"      // Held: the holder keeps all of it.
+	HeldOver  State = "heldover"  // HeldOver: its term is over and the holder keeps all of it until somebody else should have it.
 	Yielding  State = "yielding"  // Yielding: the holder is to give all of it back by the deadline.
 	Shrinking State = "shrinking" // Shrinking: the holder is to give back all but Target by the deadline.
 )
+
+// givesBack says whether the holder has been told to give something back.
+func (s State) givesBack() bool { return s == Yielding || s == Shrinking }
 
 // Lease is a copy of one lease as it stood when it was returned.
 type Lease struct {
@@ -93,24 +34,29 @@ type Lease struct {
 	State    State             `json:"state"`              // State is what is asked of the holder.
 	Amount   lockstep.MilliGPU `json:"amount"`             // Amount is what it holds.
 	Target   lockstep.MilliGPU `json:"target,omitempty"`   // Target is what a Shrinking holder will keep; zero otherwise.
-	Term     time.Duration     `json:"term"`               // Term is the length of its terms.
+	Term     time.Duration     `json:"term"`               // Term is the length of its present term.
+	Longest  time.Duration     `json:"longest"`            // Longest is what its terms grow to.
 	Granted  time.Time         `json:"granted"`            // Granted is when it began.
 	Boundary time.Time         `json:"boundary"`           // Boundary is when its present term is over.
 	Renewed  time.Time         `json:"renewed"`            // Renewed is when the holder was last heard of: its grant at first.
-	Deadline time.Time         `json:"deadline,omitzero"`  // Deadline is when it must have given back; zero while Held.
+	Deadline time.Time         `json:"deadline,omitzero"`  // Deadline is when it must have given back; zero while it need not.
 	Extended int               `json:"extended,omitempty"` // Extended is how many times it was extended in place.
-	Reason   lockstep.Reason   `json:"reason,omitempty"`   // Reason is why it yields or shrinks; empty while Held.
+	Reason   lockstep.Reason   `json:"reason,omitempty"`   // Reason is why it yields or shrinks; empty while it does not.
+	Loan     LoanID            `json:"loan,omitempty"`     // Loan is the loan that it is on; empty for none.
 }
 
 // Charge is a stretch of time in which a job held one amount. A job's charges
 // follow each other without gap or overlap from its grant to its end.
 type Charge struct {
-	Job    lockstep.JobID    `json:"job"`    // Job is who held it.
-	Token  Token             `json:"token"`  // Token is under which lease.
-	Amount lockstep.MilliGPU `json:"amount"` // Amount is how much.
-	From   time.Time         `json:"from"`   // From is when it began.
-	To     time.Time         `json:"to"`     // To is when it ended: at the release, the resize or the revoke.
-	Reason lockstep.Reason   `json:"reason"` // Reason is why it ended; empty for a release that nobody asked for, and for a resize.
+	Job    lockstep.JobID    `json:"job"`              // Job is who held it.
+	Token  Token             `json:"token"`            // Token is under which lease.
+	Amount lockstep.MilliGPU `json:"amount"`           // Amount is how much.
+	From   time.Time         `json:"from"`             // From is when it began.
+	To     time.Time         `json:"to"`               // To is when it ended: at the release, the resize or the revoke.
+	Reason lockstep.Reason   `json:"reason"`           // Reason is why it ended; empty for a release that nobody asked for, and for a resize.
+	Loan   LoanID            `json:"loan,omitempty"`   // Loan is the loan that it was on; empty for none.
+	Resume time.Duration     `json:"resume,omitempty"` // Resume is how much of it, from From, was spent on restoring, as far as Resumed told.
+	Save   time.Duration     `json:"save,omitempty"`   // Save is how much of it, up to To, was spent on giving back: since it was told to yield or shrink.
 }
 
 // Table is the set of leases. Make one with New or Restore.
@@ -119,12 +65,14 @@ type Table struct {
 	now  int64 // latest time seen; math.MinInt64 before the first
 	last Token // highest token issued
 	jobs map[lockstep.JobID]*entry
-	due  *btree.BTreeG[*entry] // Held leases by dueAt, job
+	due  *btree.BTreeG[*entry] // leases with a time from which they are due, by dueAt, job
 	ends *btree.BTreeG[*entry] // leases with a time from which they are overdue, by endAt, job
+
+	loans map[LoanID]*loan
 }
 
 // entry is one lease with times in nanoseconds.
-// Invariant: it is in due iff state is Held, and in ends iff endAt < never.
+// Invariant: it is in due iff indue is true, and in ends iff endAt < never.
 type entry struct {
 	job      lockstep.JobID
 	token    Token
@@ -132,15 +80,20 @@ type entry struct {
 	amount   lockstep.MilliGPU
 	target   lockstep.MilliGPU
 	term     int64
+	longest  int64
 	granted  int64
 	since    int64 // start of the charge that runs
 	boundary int64
 	renewed  int64
 	deadline int64
+	told     int64 // when it was told to give back; 0 where it was not
+	resumed  int64 // when it was said to work; never where it was not
+	loan     *loan
 	extended int
 	reason   lockstep.Reason
 	dueAt    int64
 	endAt    int64
+	indue    bool
 }
 
 const in instant.In = "lease" // whose times are read
@@ -158,7 +111,7 @@ func New(cfg Config) (*Table, error) {
 	t := &Table{
 		cfg:  cfg.withDefaults(),
 		now:  math.MinInt64,
-		jobs: make(map[lockstep.JobID]*entry),
+		jobs: make(map[lockstep.JobID]*entry), loans: make(map[LoanID]*loan),
 		due: btree.NewG(degree, func(a, b *entry) bool {
 			return a.dueAt < b.dueAt || a.dueAt == b.dueAt && a.job < b.job
 		}),
@@ -192,8 +145,9 @@ func (t *Table) Valid(job lockstep.JobID, token Token) bool {
 }
 
 // AppendDue appends the leases that are Held and whose boundary is at most
-// Config.Ahead away at now, by the time since when and then by job, and returns
-// dst. A lease is named again until an outcome is recorded.
+// Config.Ahead away at now, and those on a loan that is short of what is recalled,
+// by the time since when and then by job, and returns dst. A lease is named again
+// until an outcome is recorded, or the loan is no longer short.
 func (t *Table) AppendDue(dst []Lease, now time.Time) []Lease {
 	ns := clampNanos(now)
 	t.due.Ascend(func(e *entry) bool {
@@ -221,8 +175,8 @@ func (t *Table) AppendOverdue(dst []Lease, now time.Time) []Lease {
 	return dst
 }
 
-// NextWake returns the earliest time at which AppendDue or AppendOverdue will
-// name a lease, or now if they name one already.
+// NextWake returns the earliest time at which AppendDue, AppendOverdue or
+// AppendSettled will name a lease, or now if they name one already. O(loans).
 func (t *Table) NextWake(now time.Time) (time.Time, bool) {
 	at := int64(never)
 	if e, ok := t.due.Min(); ok {
@@ -230,6 +184,11 @@ func (t *Table) NextWake(now time.Time) (time.Time, bool) {
 	}
 	if e, ok := t.ends.Min(); ok {
 		at = min(at, instant.Add(e.endAt, 1))
+	}
+	for _, l := range t.loans { // the least is the same in any order
+		if len(l.calls) > 0 {
+			at = min(at, l.calls[0].deadline)
+		}
 	}
 	if at == never {
 		return time.Time{}, false
@@ -246,20 +205,33 @@ func (t *Table) index(e *entry) {
 	if t.cfg.Silence > 0 {
 		e.endAt = instant.Add(e.renewed, t.cfg.Silence)
 	}
-	if e.state == Held {
-		e.dueAt = e.boundary - min(int64(t.cfg.Ahead), e.term) // no lease is due before its term began
-		t.due.ReplaceOrInsert(e)
-	} else {
+	if e.state.givesBack() {
 		e.endAt = min(e.endAt, e.deadline)
+	}
+	if e.state == Held {
+		e.dueAt = t.termAt(e)
+	}
+	short := e.loan != nil && e.loan.since != never && !e.state.givesBack()
+	if short {
+		e.dueAt = min(e.dueAt, e.loan.since)
+	}
+	if e.indue = e.state == Held || short; e.indue {
+		t.due.ReplaceOrInsert(e)
 	}
 	if e.endAt < never {
 		t.ends.ReplaceOrInsert(e)
 	}
 }
 
+// termAt returns the time from which a lease that is Held is due since its term is
+// over: none before its term began.
+func (t *Table) termAt(e *entry) int64 {
+	return e.boundary - min(int64(t.cfg.Ahead), e.term)
+}
+
 // unindex takes e out of the trees, which its keys may not change in.
 func (t *Table) unindex(e *entry) {
-	if e.state == Held {
+	if e.indue {
 		t.due.Delete(e)
 	}
 	if e.endAt < never {
@@ -270,11 +242,14 @@ func (t *Table) unindex(e *entry) {
 func (e *entry) lease() Lease {
 	l := Lease{
 		Job: e.job, Token: e.token, State: e.state, Amount: e.amount, Target: e.target,
-		Term: time.Duration(e.term), Granted: lockstep.FromNanos(e.granted), Boundary: lockstep.FromNanos(e.boundary),
+		Term: time.Duration(e.term), Longest: time.Duration(e.longest), Granted: lockstep.FromNanos(e.granted), Boundary: lockstep.FromNanos(e.boundary),
 		Renewed: lockstep.FromNanos(e.renewed), Extended: e.extended, Reason: e.reason,
 	}
-	if e.state != Held {
+	if e.state.givesBack() {
 		l.Deadline = lockstep.FromNanos(e.deadline)
+	}
+	if e.loan != nil {
+		l.Loan = e.loan.id
 	}
 	return l
 }

@@ -123,7 +123,7 @@ func TestOverdueNamesSilentAndLate(t *testing.T) {
 	require.Equal(t, "b", names(table.AppendOverdue(nil, at(time.Minute+1))))
 	charge, err := table.Revoke(at(2*time.Minute), "b", "overdue")
 	require.NoError(t, err)
-	require.Equal(t, Charge{Job: "b", Token: 2, Amount: 1000, From: t0, To: at(2 * time.Minute), Reason: "overdue"}, charge)
+	require.Equal(t, Charge{Job: "b", Token: 2, Amount: 1000, From: t0, To: at(2 * time.Minute), Reason: "overdue", Save: 2 * time.Minute}, charge)
 }
 
 func TestShrinkThenResizeFencesWhoLeft(t *testing.T) {
