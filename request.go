@@ -14,14 +14,17 @@ type Request struct {
 }
 
 // Busy is room on one node that a request must treat as taken. Several entries
-// for one node add up; their device sets unite.
+// for one node add up; sets of devices to be left alone wholly unite.
 type Busy struct {
 	Node    NodeID    // Node is where the room is.
-	Devices DeviceSet // Devices are the ones to leave alone, wholly.
+	Devices DeviceSet // Devices are the ones to leave alone, wholly where Share is 0.
 	CPU     MilliCPU  // CPU is the processor to leave alone.
 	Memory  Bytes     // Memory is the host memory to leave alone.
 	RDMA    int       // RDMA is how many network endpoints to leave alone.
 	Slots   int       // Slots is how many member slots to leave alone.
+
+	Share     MilliGPU // Share is how much of each of Devices to leave alone, where it is not all.
+	GPUMemory Bytes    // GPUMemory is how much memory of each of Devices to leave alone, where Share is not 0.
 }
 
 // Verdict is the short answer to a request. It is a value without pointers to
