@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // EventKind says what an Event changes.
@@ -23,6 +24,7 @@ const (
 	EventResize       EventKind = "resize"       // EventResize: Job, which runs, holds Amount from now on.
 	EventStop         EventKind = "stop"         // EventStop: Job holds nothing any more and waits again.
 	EventFinish       EventKind = "finish"       // EventFinish: Job is over.
+	EventOverhead     EventKind = "overhead"     // EventOverhead: Job spent Cost of what it held on saving or restoring, for the sake of Tenant where that is not empty.
 	EventForget       EventKind = "forget"       // EventForget: Job is dropped.
 	EventForgetTenant EventKind = "forgetTenant" // EventForgetTenant: Tenant is dropped.
 )
@@ -36,7 +38,9 @@ type Event struct {
 	Tenant lockstep.TenantID `json:"tenant,omitempty"` // Tenant is whose account it is.
 	Job    lockstep.JobID    `json:"job,omitempty"`    // Job is which job it is.
 	Weight int64             `json:"weight,omitempty"` // Weight is 0 to MaxWeight.
-	Amount lockstep.MilliGPU `json:"amount,omitempty"` // Amount is a demand, a grant or a capacity.
+	Amount lockstep.MilliGPU `json:"amount,omitempty"` // Amount is a demand, a grant or a capacity, in the ledger's unit.
+	Raw    lockstep.MilliGPU `json:"raw,omitempty"`    // Raw is a grant in devices, where the unit is another (see Prices); 0 means Amount.
+	Cost   lockstep.GPUTime  `json:"cost,omitzero"`    // Cost is overhead, in the ledger's unit over time.
 }
 
 // Join opens the account of tenant, or opens it again where it left it. A
@@ -90,6 +94,14 @@ func (l *Ledger) Resize(now time.Time, job lockstep.JobID, grant lockstep.MilliG
 	return l.Apply(Event{Kind: EventResize, Time: now, Job: job, Amount: grant})
 }
 
+// Overhead says that cost of what job held so far went into saving or restoring,
+// for the sake of the tenant by, which reclaimed its devices; "" where there is
+// none. It is part of the job's service all the same; who pays for it in the order
+// of tenants is for Config.Payer to say. By must have joined, if it pays.
+func (l *Ledger) Overhead(now time.Time, job lockstep.JobID, cost lockstep.GPUTime, by lockstep.TenantID) error {
+	return l.Apply(Event{Kind: EventOverhead, Time: now, Job: job, Tenant: by, Cost: cost})
+}
+
 // Stop ends the charge of a running job, which waits again from now on.
 func (l *Ledger) Stop(now time.Time, job lockstep.JobID) error {
 	return l.Apply(Event{Kind: EventStop, Time: now, Job: job})
@@ -141,6 +153,9 @@ func (l *Ledger) Apply(e Event) error {
 	if err := c.apply(); err != nil {
 		return err
 	}
+	if l.recent != nil {
+		l.follow(&c)
+	}
 	l.seq++
 	if l.cfg.Log != nil {
 		e.Seq = l.seq
@@ -184,6 +199,8 @@ func (c *change) apply() error {
 		return c.stop()
 	case EventFinish:
 		return c.finish()
+	case EventOverhead:
+		return c.overhead()
 	case EventForget:
 		return c.forget()
 	}
@@ -194,7 +211,7 @@ func (c *change) apply() error {
 func (k EventKind) known() bool {
 	switch k {
 	case EventJoin, EventLeave, EventWeight, EventCapacity, EventSubmit, EventDemand, EventStart,
-		EventResize, EventStop, EventFinish, EventForget, EventForgetTenant:
+		EventResize, EventStop, EventFinish, EventOverhead, EventForget, EventForgetTenant:
 		return true
 	}
 	return false
@@ -265,11 +282,11 @@ func (c *change) join() error {
 	}
 	c.begin(nil)
 	if t == nil {
-		t = &tenant{id: c.e.Tenant, since: c.l.now, readyAt: -1}
+		t = &tenant{id: c.e.Tenant, since: c.l.now, readyAt: -1, born: c.l.bucket + 1}
 		c.l.tenants[t.id] = t
 		c.l.byID = nil
 	}
-	t.joined, t.weight, t.nominalFrom = true, c.e.Weight, c.l.nominal
+	t.joined, t.weight, t.nominalFrom, t.since = true, c.e.Weight, c.l.nominal, c.l.now
 	c.l.place(t)
 	return nil
 }
@@ -344,7 +361,7 @@ func (c *change) submit() error {
 		t = c.l.tenants[c.e.Tenant]
 	}
 	c.begin(t)
-	j := &job{id: c.e.Job, tenant: t, demand: c.e.Amount, submitted: c.now, since: c.now, share: t.share}
+	j := &job{id: c.e.Job, tenant: t, demand: c.e.Amount, submitted: c.l.real(c.now), since: c.now, share: t.share}
 	c.l.jobs[j.id] = j
 	t.live++
 	c.l.addDemand(t, j.demand)
@@ -367,6 +384,7 @@ func (c *change) demand() error {
 	c.l.settleJob(j)
 	c.l.addDemand(j.tenant, c.e.Amount-j.demand)
 	j.demand = c.e.Amount
+	c.l.rekey(j)
 	return nil
 }
 
@@ -391,13 +409,47 @@ func (c *change) grant(j *job) error {
 	if c.e.Amount < 0 || c.e.Amount > j.demand {
 		return c.fault(lockstep.ErrInvalid, "grant", c.e.Amount.String(), "want 0 to its demand of "+j.demand.String())
 	}
+	raw := c.e.Raw
+	if raw == 0 {
+		raw = c.e.Amount
+	}
+	if raw < 0 || raw > maxRate-(c.l.rawRate-j.raw) {
+		return c.fault(lockstep.ErrInvalid, "raw", raw.String(), "want no less than 0, and at most "+lockstep.MilliGPU(maxRate).String()+" of all jobs together")
+	}
 	c.begin(j.tenant)
 	c.l.settleJob(j)
 	if !j.running {
 		c.l.dequeue(j)
 		j.running = true
 	}
-	c.l.setGrant(j, c.e.Amount)
+	c.l.setGrant(j, c.e.Amount, raw)
+	return nil
+}
+
+// overhead books what a job spent on saving and restoring.
+func (c *change) overhead() error {
+	j := c.l.jobs[c.e.Job]
+	if j == nil {
+		return c.fault(lockstep.ErrUnknown, "job", errtext.Quote(c.e.Job), "was not submitted")
+	}
+	cost, by := int128.Int(c.e.Cost), c.l.tenants[c.e.Tenant]
+	service, _ := j.at(c.now)
+	if cost.Sign() < 0 || cost.Cmp(service.Sub(j.overhead)) > 0 {
+		return c.fault(lockstep.ErrInvalid, "cost", c.e.Cost.String(), "want 0 to the "+lockstep.GPUTime(service.Sub(j.overhead)).String()+" that the job held and that is no overhead yet")
+	}
+	pays := c.l.cfg.Payer == PayReclaimer && c.e.Tenant != ""
+	if pays && (by == nil || !by.joined) {
+		return c.fault(lockstep.ErrUnknown, "tenant", errtext.Quote(c.e.Tenant), "has not joined")
+	}
+	c.begin(j.tenant)
+	j.overhead = j.overhead.Add(cost)
+	j.tenant.overhead = j.tenant.overhead.Add(cost)
+	if pays || c.l.cfg.Payer == PayNobody {
+		j.tenant.adjust = j.tenant.adjust.Add(cost)
+	}
+	if pays {
+		by.adjust = by.adjust.Sub(cost)
+	}
 	return nil
 }
 
@@ -409,7 +461,7 @@ func (c *change) stop() error {
 	c.begin(j.tenant)
 	c.l.settleJob(j)
 	c.l.dequeue(j)
-	c.l.setGrant(j, 0)
+	c.l.setGrant(j, 0, 0)
 	j.running = false
 	c.l.enqueue(j)
 	return nil
@@ -424,7 +476,7 @@ func (c *change) finish() error {
 	c.begin(t)
 	c.l.settleJob(j)
 	c.l.dequeue(j)
-	c.l.setGrant(j, 0)
+	c.l.setGrant(j, 0, 0)
 	c.l.addDemand(t, -j.demand)
 	j.running, j.done = false, true
 	j.share = t.share.Sub(j.share)

@@ -1,14 +1,11 @@
 package fairness
 
 import (
-	"errors"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/google/btree"
 	"github.com/lockstep-gpu/lockstep"
-	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
@@ -17,22 +14,17 @@ type Basis string
 
 // The bases. The zero Basis is MaxMin.
 const (
-	MaxMin Basis = ""      // MaxMin divides the capacity by weight, nobody getting more than it demands, so that what some leave goes to the rest.
-	Fixed  Basis = "fixed" // Fixed entitles a tenant to its weight's part among all that joined, or its demand if that is less; what some leave goes to nobody. It is ASTRAEA's rule where the weights are its quotas, rounded down to whole devices, and the capacity is their sum; its order is by Service over Nominal.
-)
-
-// JobOrder says which of a tenant's jobs comes first.
-type JobOrder string
-
-// The orders of jobs. The zero JobOrder is MostOwed.
-const (
-	MostOwed JobOrder = ""     // MostOwed puts the job with the greatest Lag first.
-	FIFO     JobOrder = "fifo" // FIFO puts the job that was submitted first first.
+	MaxMin Basis = ""       // MaxMin divides the capacity by weight, nobody getting more than it demands, so that what some leave goes to the rest.
+	Active Basis = "active" // Active entitles a tenant to its weight's part among those that demand anything now, or its demand if that is less; what some leave goes to nobody, as in Gandiva_fair (Chaudhary et al., EuroSys 2020) and YARN's instantaneous fair share.
+	Fixed  Basis = "fixed"  // Fixed entitles a tenant to its weight's part among all that joined, or its demand if that is less; what some leave goes to nobody. It is ASTRAEA's rule where the weights are its quotas, rounded down to whole devices, and the capacity is their sum; its order is by Service over Nominal.
 )
 
 const (
 	// DefaultHorizon is Config.Horizon where that is 0, ASTRAEA's lease term.
 	DefaultHorizon = 30 * time.Minute
+
+	// DefaultQuantum is Config.Quantum where that is 0.
+	DefaultQuantum = 4 * time.Minute
 
 	// MaxWeight is the largest weight of a tenant.
 	MaxWeight = 1 << 32
@@ -40,40 +32,6 @@ const (
 	// maxRate bounds the capacity, and the demands of all jobs together.
 	maxRate = math.MaxInt64 / 2
 )
-
-// Config configures a Ledger. The zero Config is valid.
-type Config struct {
-	Basis         Basis             `json:"basis,omitempty"`         // Basis is what tenants are entitled to; zero is MaxMin.
-	JobOrder      JobOrder          `json:"jobOrder,omitempty"`      // JobOrder is the order of one tenant's jobs; zero is MostOwed.
-	Capacity      lockstep.MilliGPU `json:"capacity,omitempty"`      // Capacity is what there is to share until SetCapacity says otherwise; 0 is none.
-	Horizon       time.Duration     `json:"horizon,omitempty"`       // Horizon is how long a grant is taken to last when tenants are compared in a pass, such as the term of a lease; 0 means DefaultHorizon.
-	DefaultWeight int64             `json:"defaultWeight,omitempty"` // DefaultWeight is the weight with which Submit lets a tenant join that has not joined, or has left; 0 means that it refuses.
-	Log           func(Event)       `json:"-"`                       // Log is called with each event once it is applied, to be stored; nil means not. It must not block or call back.
-}
-
-// Validate reports every fault of c, joined.
-func (c Config) Validate() error {
-	var errs []error
-	bad := func(field, value, reason string) {
-		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
-	}
-	if c.Basis != MaxMin && c.Basis != Fixed {
-		bad("Basis", errtext.Quote(c.Basis), `want "" or "fixed"`)
-	}
-	if c.JobOrder != MostOwed && c.JobOrder != FIFO {
-		bad("JobOrder", errtext.Quote(c.JobOrder), `want "" or "fifo"`)
-	}
-	if c.Capacity < 0 || c.Capacity > maxRate {
-		bad("Capacity", c.Capacity.String(), "want 0 to "+lockstep.MilliGPU(maxRate).String())
-	}
-	if c.Horizon < 0 || c.Horizon > lockstep.MaxWalltime {
-		bad("Horizon", c.Horizon.String(), "want 0 to "+lockstep.MaxWalltime.String())
-	}
-	if c.DefaultWeight < 0 || c.DefaultWeight > MaxWeight {
-		bad("DefaultWeight", strconv.FormatInt(c.DefaultWeight, 10), "want 0 to 2^32")
-	}
-	return errors.Join(errs...)
-}
 
 // Ledger keeps what each tenant and job was entitled to and what it got, exactly,
 // and proposes jobs in the order in which they are owed. Make one with New or
@@ -90,7 +48,7 @@ type Ledger struct {
 	jobs    map[lockstep.JobID]*job
 	tiers   [2]tier // tiers are the tenants with a weight and those without, joined ones only.
 
-	demand, rate          lockstep.MilliGPU // demand and rate are sums over all jobs.
+	demand, rate, rawRate lockstep.MilliGPU // demand, rate and rawRate are sums over all jobs.
 	offered, owed, served int128.Int        // offered, owed and served are integrals of capacity, of min(capacity, demand) and of rate.
 	nominal               int128.Fixed      // nominal is the integral of capacity / sum of weights.
 	nominalRest           uint64            // nominalRest is what was left to divide of it.
@@ -101,6 +59,12 @@ type Ledger struct {
 	due   []*job    // due are running jobs that compete, in no particular order.
 	pass  pass
 	free  *btree.FreeListG[entry]
+
+	bucket int64   // bucket is the latest boundary that marks were made at, with a window.
+	warp   warp    // warp is the clock of recent, with a half-life.
+	warped bool    // warped says that this is the recent of another.
+	stamp  int64   // stamp is the unwarped time of the latest event, if so.
+	recent *Ledger // recent keeps the same accounts in warped time, and orders; nil without a half-life.
 }
 
 // tenant is one account.
@@ -118,6 +82,16 @@ type tenant struct {
 	worst       int128.Int // worst is the greatest lag at its own events, at least 0.
 	nominal     int128.Fixed
 	nominalFrom int128.Fixed // nominalFrom is Ledger.nominal when nominal was brought up to date.
+
+	rawRate  lockstep.MilliGPU // rawRate is what its jobs hold in devices.
+	raw      int128.Int        // raw is the integral of rawRate as of since.
+	credit   int128.Int        // credit is what it saved while idle, as of since.
+	idleFrom int128.Fixed      // idleFrom is nominal as of since, from which credit goes on to grow.
+	overhead int128.Int        // overhead is what its jobs spent on saving and restoring, as far as told.
+	adjust   int128.Int        // adjust is what others owe it for that, less what it owes them.
+	index    worstIndex        // index is the least index at its own events.
+	born     int64             // born is the first bucket boundary that it saw.
+	marks    []mark            // marks are its accounts at the latest bucket boundaries, by number modulo their count.
 
 	// Job entitlement: each live job gets an equal part of the tenant's.
 	share     int128.Int   // share is what a job got that was there from the beginning.
@@ -150,11 +124,14 @@ type job struct {
 	id            lockstep.JobID
 	tenant        *tenant
 	demand, grant lockstep.MilliGPU
+	raw           lockstep.MilliGPU // raw is its grant in devices.
 	running, done bool
 	due           bool // due says that it runs and is in the queue all the same.
 	dueAt         int  // dueAt is its place in Ledger.due.
 
 	submitted, since int64
+	ran              int128.Int // ran is for how long it held its grants, as of since.
+	overhead         int128.Int // overhead is how much of its service it was told that saving and restoring took.
 	service, wanted  int128.Int // service and wanted are as of since.
 	share            int128.Int // share is the tenant's share at submission; once done, what the job got in all.
 
@@ -168,17 +145,21 @@ func New(cfg Config) (*Ledger, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Horizon == 0 {
-		cfg.Horizon = DefaultHorizon
-	}
 	l := &Ledger{
-		cfg:      cfg,
+		cfg:      cfg.withDefaults(),
 		capacity: cfg.Capacity,
 		tenants:  make(map[lockstep.TenantID]*tenant),
 		jobs:     make(map[lockstep.JobID]*job),
 		free:     btree.NewFreeListG[entry](btree.DefaultFreeListSize),
 	}
 	l.pass.visit = l.pass.take
+	if h := cfg.Memory.HalfLife; h != 0 {
+		inner := cfg
+		inner.Memory, inner.Log, inner.DefaultWeight = Memory{}, nil, 0
+		l.warp = newWarp(h)
+		l.recent, _ = New(inner) // its parts are valid as they are here
+		l.recent.warped = true
+	}
 	return l, nil
 }
 
@@ -203,8 +184,14 @@ type view struct {
 func (l *Ledger) levels() [2]level {
 	first, second := &l.tiers[0], &l.tiers[1]
 	capacity := uint64(l.capacity)
-	if l.cfg.Basis == Fixed {
+	switch l.cfg.Basis {
+	case Fixed:
 		return [2]level{{capacity, first.pull()}, {0, second.pull()}}
+	case Active:
+		if first.active != 0 {
+			return [2]level{{capacity, first.active}, {0, second.active}}
+		}
+		return [2]level{{capacity, 0}, {capacity, second.active}}
 	}
 	return [2]level{first.water(capacity), second.water(capacity - min(capacity, first.demand()))}
 }
@@ -230,8 +217,16 @@ func (l *Ledger) at(now int64) view {
 // accrue moves the ledger to now, which is not before l.now.
 func (l *Ledger) accrue(now int64) {
 	if !l.started {
-		l.started, l.now = true, now
+		l.started, l.now, l.bucket = true, now, l.cfg.Memory.bucketOf(now)
 	}
+	if l.cfg.Memory.Bucket != 0 {
+		l.markTo(now)
+	}
+	l.accrueTo(now)
+}
+
+// accrueTo is accrue between two boundaries of buckets.
+func (l *Ledger) accrueTo(now int64) {
 	dt := uint64(now) - uint64(l.now)
 	if dt == 0 {
 		return
@@ -294,20 +289,33 @@ func (l *Ledger) shared(t *tenant, v *view) (share int128.Int, rest, entitled in
 func (l *Ledger) settle(t *tenant) {
 	v := view{now: l.now}
 	t.share, t.shareRest, t.shareFrom = l.shared(t, &v)
-	t.service, t.since = t.served(&v), l.now
+	t.credit = l.saved(t, &v)
+	t.service, t.raw, t.since = t.served(&v), t.handled(&v), l.now
 	if t.joined {
 		t.nominal = t.nominal.Add(l.nominal.Sub(t.nominalFrom).Mul(uint64(t.weight)))
 		t.nominalFrom = l.nominal
+		t.idleFrom = t.nominal
 	}
-	if lag := t.shareFrom.Near().Sub(t.service); lag.Cmp(t.worst) > 0 {
+	entitled := t.shareFrom.Near()
+	if lag := entitled.Sub(t.service); lag.Cmp(t.worst) > 0 {
 		t.worst = lag
 	}
+	t.index.note(t.service, entitled)
 }
 
 // settleJob brings j up to l.now.
 func (l *Ledger) settleJob(j *job) {
 	j.service, j.wanted = j.at(l.now)
+	j.ran = j.ranAt(l.now)
 	j.since = l.now
+}
+
+// ranAt returns for how long j held its grants up to now.
+func (j *job) ranAt(now int64) int128.Int {
+	if !j.running {
+		return j.ran
+	}
+	return j.ran.Add(int128.Mul(uint64(now)-uint64(j.since), 1))
 }
 
 // at returns what j got and what it wanted up to now.
@@ -335,9 +343,11 @@ func (l *Ledger) addDemand(t *tenant, more lockstep.MilliGPU) {
 	l.place(t)
 }
 
-// setGrant changes what j holds.
-func (l *Ledger) setGrant(j *job, grant lockstep.MilliGPU) {
+// setGrant changes what j holds, in the ledger's unit and in devices.
+func (l *Ledger) setGrant(j *job, grant, raw lockstep.MilliGPU) {
 	j.tenant.rate += grant - j.grant
+	j.tenant.rawRate += raw - j.raw
 	l.rate += grant - j.grant
-	j.grant = grant
+	l.rawRate += raw - j.raw
+	j.grant, j.raw = grant, raw
 }

@@ -84,6 +84,28 @@ func (r *reference) rates() (room, pull [2]*big.Int) {
 			}
 		}
 		room[k], pull[k] = &big.Int{}, &big.Int{}
+		if r.basis == Active {
+			open := int64(0)
+			for _, t := range members {
+				if t.demand != 0 {
+					open += t.pullOf()
+				}
+			}
+			for _, t := range members {
+				t.q = new(big.Rat)
+				if open != 0 {
+					t.q.SetFrac(mul(left, t.pullOf()), bi(open))
+				}
+				if d := new(big.Rat).SetInt64(t.demand); d.Cmp(t.q) <= 0 {
+					t.q = d
+				}
+			}
+			room[k], pull[k] = bi(left), bi(open)
+			if open != 0 {
+				left = 0
+			}
+			continue
+		}
 		if r.basis == Fixed {
 			for _, t := range members {
 				t.q = new(big.Rat)
@@ -395,8 +417,14 @@ func (s *source) next(l *Ledger) Event {
 	}
 	e.Kind = pick(s.Rand, []EventKind{
 		EventJoin, EventJoin, EventJoin, EventSubmit, EventSubmit, EventSubmit, EventSubmit, EventStart, EventStart, EventStart, EventStart, EventStop,
-		EventStop, EventFinish, EventFinish, EventForget, EventForget, EventResize, EventDemand, EventDemand, EventLeave, EventWeight, EventCapacity, EventForgetTenant,
+		EventStop, EventFinish, EventFinish, EventForget, EventForget, EventResize, EventDemand, EventDemand, EventLeave, EventWeight, EventCapacity, EventForgetTenant, EventOverhead,
 	})
+	if e.Kind == EventStart || e.Kind == EventResize {
+		e.Raw = pick(s.Rand, s.amounts)
+	}
+	if e.Kind == EventOverhead {
+		e.Cost = lockstep.GPUTimeOf(e.Amount, time.Duration(s.IntN(1000))*time.Millisecond)
+	}
 	if fit := suits(l, e.Kind); e.Kind != EventSubmit && len(fit) != 0 && s.IntN(8) != 0 {
 		e.Job = pick(s.Rand, fit)
 		if demand := l.jobs[e.Job].demand; (e.Kind == EventStart || e.Kind == EventResize) && e.Amount > demand {
@@ -429,10 +457,7 @@ func lists(full int) int {
 func TestLedgerAgreesWithReference(t *testing.T) {
 	accepted := 0
 	for seed := range lists(10_000) {
-		basis := MaxMin
-		if seed%3 == 0 {
-			basis = Fixed
-		}
+		basis := bases[seed%3]
 		src := newSource(uint64(seed))
 		l, err := New(Config{Basis: basis, Capacity: 8000})
 		require.NoError(t, err)

@@ -34,10 +34,24 @@ func (e entry) before(f entry) bool {
 // at submission, plus the job's service.
 func (l *Ledger) entry(j *job) entry {
 	e := entry{submitted: j.submitted, job: j}
-	if l.cfg.JobOrder == MostOwed {
+	if l.cfg.JobOrder != FIFO {
 		e.key = j.key
 	}
 	return e
+}
+
+// keyOf returns what orders j, which is settled, among its tenant's, as far as that
+// does not change while it waits.
+func (l *Ledger) keyOf(j *job, service int128.Int) int128.Int {
+	switch l.cfg.JobOrder {
+	case MostOwed:
+		return j.share.Add(service)
+	case Smallest:
+		return int128.Of(int64(j.demand))
+	case LeastRun:
+		return j.ran
+	}
+	return int128.Int{}
 }
 
 // enqueue makes j, which is settled, one that can be proposed.
@@ -50,9 +64,20 @@ func (l *Ledger) enqueue(j *job) {
 		t.readyAt = len(l.ready)
 		l.ready = append(l.ready, t)
 	}
-	j.key = j.share.Add(j.service)
+	j.key = l.keyOf(j, j.service)
 	t.queue.ReplaceOrInsert(l.entry(j))
 	l.pass.changed(t)
+}
+
+// rekey puts j, which is settled, in its place anew if it is in the queue.
+func (l *Ledger) rekey(j *job) {
+	if j.running && !j.due {
+		return
+	}
+	j.tenant.queue.Delete(l.entry(j))
+	j.key = l.keyOf(j, j.service)
+	j.tenant.queue.ReplaceOrInsert(l.entry(j))
+	l.pass.changed(j.tenant)
 }
 
 // dequeue undoes enqueue, and does nothing for a job that is not in the queue.
@@ -90,6 +115,8 @@ func (l *Ledger) Due(job lockstep.JobID) error {
 		return fault(lockstep.ErrUnknown, "due", "job", errtext.Quote(job), "was not submitted")
 	case !j.running:
 		return fault(lockstep.ErrConflict, "due", "job", errtext.Quote(job), "does not run")
+	case l.recent != nil:
+		return l.recent.Due(job)
 	case j.due:
 		return nil
 	}
@@ -103,6 +130,7 @@ func (l *Ledger) Due(job lockstep.JobID) error {
 // pass is one round of proposals. It is not part of the account.
 type pass struct {
 	seq  uint64
+	now  int64  // now is the time of the pass, for orders that depend on it.
 	heap []seat // heap is the tenants that are left, most owed first.
 
 	// Looking one job further in a queue costs a search, so several are read at
@@ -130,12 +158,14 @@ type turn struct {
 	service int128.Int // service is at the time of the pass, for ties.
 	due     int128.Int // due is what its due jobs would go on to hold; for Begin only.
 	after   entry      // after is its latest proposal; its job is nil before the first.
+	ranked  []*job     // ranked are its jobs that the pass has not proposed, where they are ranked anew.
+	sorted  bool       // sorted says that ranked is filled.
 }
 
 // part returns t's turn in this pass.
 func (p *pass) part(t *tenant) *turn {
 	if t.turn.pass != p.seq {
-		t.turn = turn{pass: p.seq}
+		t.turn = turn{pass: p.seq, ranked: t.turn.ranked[:0]}
 	}
 	return &t.turn
 }
@@ -160,6 +190,7 @@ type outlook struct {
 	view
 	l       *Ledger
 	horizon uint64
+	window  window
 	gains   [2]int128.Fixed // gains are entitlements per pull over the horizon, above the level.
 }
 
@@ -170,15 +201,14 @@ func (l *Ledger) Begin(now time.Time) {
 	if err != nil {
 		ns = l.now
 	}
-	o := outlook{view: l.at(ns), l: l, horizon: uint64(l.cfg.Horizon)}
-	for k, level := range o.levels {
-		if level.pull != 0 {
-			o.gains[k], _ = int128.Divide(int128.Mul(level.room, o.horizon), 0, level.pull)
-		}
+	if l.recent != nil {
+		l.recent.beginWarped(&l.warp, max(ns, l.now), l.cfg.Horizon, l.cfg.Quantum)
+		return
 	}
+	o := l.outlook(ns)
 	p := &l.pass
 	p.seq++
-	p.reader = nil
+	p.reader, p.now = nil, o.now
 	clear(p.heap)
 	p.heap = p.heap[:0]
 	o.requeue()
@@ -200,6 +230,18 @@ func (l *Ledger) Begin(now time.Time) {
 	}
 }
 
+// outlook returns what a pass at ns goes by.
+func (l *Ledger) outlook(ns int64) outlook {
+	o := outlook{view: l.at(ns), l: l, horizon: uint64(l.cfg.Horizon)}
+	o.window = l.window(&o.view)
+	for k, level := range o.levels {
+		if level.pull != 0 {
+			o.gains[k], _ = int128.Divide(int128.Mul(level.room, o.horizon), 0, level.pull)
+		}
+	}
+	return o
+}
+
 // requeue puts due jobs where they belong as of this pass, since they still run.
 // What they hold does not count as held over the horizon.
 func (o *outlook) requeue() {
@@ -207,7 +249,10 @@ func (o *outlook) requeue() {
 		t := j.tenant
 		t.queue.Delete(o.l.entry(j))
 		service, _ := j.at(o.now)
-		j.key = j.share.Add(service)
+		ran := j.ran
+		j.ran = j.ranAt(o.now) // for the key; it is settled at its next event
+		j.key = o.l.keyOf(j, service)
+		j.ran = ran
 		t.queue.ReplaceOrInsert(o.l.entry(j))
 		turn := o.l.pass.part(t)
 		turn.due = turn.due.Add(rated(j.grant, o.horizon))
@@ -223,8 +268,15 @@ func (o *outlook) seat(t *tenant) seat {
 		gain = o.gains[k].Mul(t.pull()).Near()
 	}
 	lag := o.l.advanced(t, t.swept, &o.view).Near().Sub(turn.service)
+	lag = lag.Add(o.l.extra(t, &o.view, &o.window))
 	lag = lag.Add(gain).Sub(rated(t.rate, o.horizon)).Add(turn.due)
 	return seat{lag: lag, guest: k == 1, tenant: t}
+}
+
+// extra returns by how much t's claim at v differs from its lag over the whole run.
+func (l *Ledger) extra(t *tenant, v *view, w *window) int128.Int {
+	before := w.of(t)
+	return t.adjust.Sub(before.adjust).Add(l.saved(t, v)).Sub(before.entitled.Sub(before.service))
 }
 
 // down restores the heap below i.
@@ -249,10 +301,13 @@ func (p *pass) down(i int) {
 // this pass granted so far. It returns false when every job was proposed, and
 // before the first Begin.
 func (l *Ledger) Next() (lockstep.JobID, bool) {
+	if l.recent != nil {
+		return l.recent.Next()
+	}
 	p := &l.pass
 	for len(p.heap) != 0 {
 		t := p.heap[0].tenant
-		if j := p.following(t); j != nil {
+		if j := l.following(t); j != nil {
 			t.turn.after = l.entry(j)
 			j.proposed = p.seq
 			return j.id, true
@@ -266,6 +321,13 @@ func (l *Ledger) Next() (lockstep.JobID, bool) {
 }
 
 // following returns the first job of t behind its latest proposal, or nil.
+func (l *Ledger) following(t *tenant) *job {
+	if l.cfg.JobOrder.ranked() {
+		return l.nextRanked(t)
+	}
+	return l.pass.following(t)
+}
+
 func (p *pass) following(t *tenant) *job {
 	if p.reader != t || len(p.ahead) == 0 {
 		p.read(t)
@@ -314,6 +376,10 @@ func (p *pass) changed(t *tenant) {
 // the horizon, once in a pass. Other outcomes, and other jobs, change nothing.
 func (l *Ledger) Outcome(job lockstep.JobID, outcome lockstep.Outcome) {
 	if outcome != lockstep.Granted && outcome != lockstep.Kept {
+		return
+	}
+	if l.recent != nil {
+		l.recent.Outcome(job, outcome)
 		return
 	}
 	j, p := l.jobs[job], &l.pass

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
@@ -20,7 +21,7 @@ import (
 // trees' shapes.
 const (
 	format  = "lockstep/fairness"
-	version = 1
+	version = 2
 )
 
 // What a saved job does.
@@ -43,6 +44,19 @@ func (l *Ledger) Snapshot(w io.Writer) error {
 func (l *Ledger) encode() []byte {
 	var s saver
 	s.id(string(l.cfg.Basis))
+	s.u64(uint64(l.cfg.Memory.Bucket))
+	s.u64(uint64(l.cfg.Memory.Buckets))
+	s.u64(uint64(l.cfg.Memory.HalfLife))
+	l.save(&s)
+	if l.recent != nil {
+		s.u64(uint64(l.warp.epoch))
+		l.recent.save(&s)
+	}
+	return s.b
+}
+
+func (l *Ledger) save(s *saver) {
+	s.u64(uint64(l.bucket))
 	s.u64(l.seq)
 	s.flag(l.started)
 	s.u64(uint64(l.now))
@@ -58,7 +72,7 @@ func (l *Ledger) encode() []byte {
 	v := l.at(l.now)
 	s.u32(uint32(len(l.tenants)))
 	for _, t := range l.sorted() {
-		l.saveTenant(&s, t, &v)
+		l.saveTenant(s, t, &v)
 	}
 	jobs := make([]*job, 0, len(l.jobs))
 	for _, j := range l.jobs { // in any order: sorted below
@@ -67,9 +81,8 @@ func (l *Ledger) encode() []byte {
 	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(string(a.id), string(b.id)) })
 	s.u32(uint32(len(jobs)))
 	for _, j := range jobs {
-		l.saveJob(&s, j)
+		l.saveJob(s, j)
 	}
-	return s.b
 }
 
 func (l *Ledger) saveTenant(s *saver, t *tenant, v *view) {
@@ -83,6 +96,26 @@ func (l *Ledger) saveTenant(s *saver, t *tenant, v *view) {
 	s.fixed(l.nominally(t, v))
 	s.wide(share)
 	s.fixed(rest)
+	s.wide(t.handled(v))
+	s.wide(t.credit)
+	s.fixed(t.idleFrom)
+	s.wide(t.overhead)
+	s.wide(t.adjust)
+	s.wide(t.index.service)
+	s.wide(t.index.entitled)
+	s.u64(uint64(t.born))
+	if l.cfg.Memory.Bucket == 0 {
+		return
+	}
+	for b := l.bucket - int64(l.cfg.Memory.Buckets); b <= l.bucket; b++ {
+		m := mark{}
+		if b >= t.born && t.marks != nil {
+			m = *l.markOf(t, b)
+		}
+		s.wide(m.entitled)
+		s.wide(m.service)
+		s.wide(m.adjust)
+	}
 }
 
 func (l *Ledger) saveJob(s *saver, j *job) {
@@ -103,6 +136,9 @@ func (l *Ledger) saveJob(s *saver, j *job) {
 	s.wide(service)
 	s.wide(wanted)
 	s.wide(j.share)
+	s.u64(uint64(j.raw))
+	s.wide(j.ranAt(l.now))
+	s.wide(j.overhead)
 }
 
 // Restore returns the ledger that Snapshot wrote to r, under cfg, whose Basis
@@ -122,7 +158,14 @@ func Restore(cfg Config, r io.Reader) (*Ledger, error) {
 	if basis := Basis(d.id()); d.bad == "" && basis != cfg.Basis {
 		return nil, fault(lockstep.ErrConflict, "restore", "Basis", errtext.Quote(cfg.Basis), "the snapshot has "+errtext.Quote(basis))
 	}
+	memory := Memory{time.Duration(d.u64()), int(min(d.u64(), maxBuckets+1)), time.Duration(d.u64())}
+	if d.bad == "" && memory != cfg.Memory {
+		return nil, fault(lockstep.ErrConflict, "restore", "Memory", fmt.Sprintf("%+v", cfg.Memory), fmt.Sprintf("the snapshot has %+v", memory))
+	}
 	l.load(&d)
+	if l.recent != nil {
+		l.loadRecent(&d)
+	}
 	if d.bad == "" && len(d.b) != 0 {
 		d.bad = "bytes are left over"
 	}
@@ -132,8 +175,27 @@ func Restore(cfg Config, r io.Reader) (*Ledger, error) {
 	return l, nil
 }
 
+// loadRecent fills l.recent, and holds it against l.
+func (l *Ledger) loadRecent(d *loader) {
+	r := l.recent
+	l.warp.epoch = int64(d.u64())
+	r.load(d)
+	d.check(d.bad != "" || r.seq == l.seq && r.started == l.started && len(r.tenants) == len(l.tenants) && len(r.jobs) == len(l.jobs), "the decayed accounts are others")
+	d.check(d.bad != "" || !l.started || l.warp.epoch == l.warp.epochOf(l.now) && r.now == l.warp.at(l.now) && r.capacity == l.capacity, "the decayed accounts are of another time")
+	for id, t := range l.tenants { // which of several faults is named does not matter
+		u := r.tenants[id]
+		d.check(d.bad != "" || u != nil && u.weight == t.weight && u.joined == t.joined, "the decayed accounts have other tenants")
+	}
+	for id, j := range l.jobs { // which of several faults is named does not matter
+		k := r.jobs[id]
+		d.check(d.bad != "" || k != nil && k.demand == j.demand && k.grant == j.grant && k.raw == j.raw && k.running == j.running && k.done == j.done && k.submitted == j.submitted && k.tenant.id == j.tenant.id,
+			"the decayed accounts have other jobs")
+	}
+}
+
 // load fills l, which is new, and leaves in d what is wrong.
 func (l *Ledger) load(d *loader) {
+	l.bucket = int64(d.u64())
 	l.seq, l.started, l.now = d.u64(), d.flag(), int64(d.u64())
 	l.capacity = d.amount()
 	l.offered, l.owed, l.served = d.natural(), d.natural(), d.natural()
@@ -151,13 +213,14 @@ func (l *Ledger) load(d *loader) {
 	}
 	last = ""
 	for range d.u32() {
-		j, grant := l.loadJob(d)
+		j, grant, raw := l.loadJob(d)
 		d.check(last < string(j.id), "jobs out of order")
 		if last = string(j.id); d.bad != "" {
 			return
 		}
-		l.adopt(j, grant)
+		l.adopt(j, grant, raw)
 	}
+	d.check(!l.started || l.bucket == l.cfg.Memory.bucketOf(l.now), "marks of another time")
 	d.check(l.started || l.now == 0 && l.seq == 0 && len(l.tenants) == 0, "accounts before the first event")
 	for _, t := range l.sorted() {
 		if t.joined {
@@ -168,7 +231,7 @@ func (l *Ledger) load(d *loader) {
 }
 
 // adopt makes j, which was loaded, one of its tenant's.
-func (l *Ledger) adopt(j *job, grant lockstep.MilliGPU) {
+func (l *Ledger) adopt(j *job, grant, raw lockstep.MilliGPU) {
 	l.jobs[j.id] = j
 	t := j.tenant
 	if j.done {
@@ -179,7 +242,7 @@ func (l *Ledger) adopt(j *job, grant lockstep.MilliGPU) {
 	t.demand += j.demand
 	l.demand += j.demand
 	if j.running {
-		l.setGrant(j, grant)
+		l.setGrant(j, grant, raw)
 	} else {
 		l.enqueue(j)
 	}
@@ -195,24 +258,44 @@ func (l *Ledger) loadTenant(d *loader) *tenant {
 	t.service, t.worst = d.natural(), d.natural()
 	t.nominal = d.fixed()
 	t.share, t.shareRest, t.shareFrom = d.natural(), d.fixed(), t.entitled
+	t.raw, t.credit, t.idleFrom, t.overhead, t.adjust = d.natural(), d.natural(), d.fixed(), d.natural(), d.wide()
+	d.check(t.idleFrom.Cmp(t.nominal) <= 0, "credit from after now")
+	t.index = worstIndex{d.natural(), d.natural()}
+	d.check(t.index.entitled.Sign() != 0 || t.index.service.Sign() == 0, "an index of nothing")
+	t.nominalFrom = l.nominal
+	t.born = int64(d.u64())
+	if l.cfg.Memory.Bucket == 0 {
+		return t
+	}
+	for b := l.bucket - int64(l.cfg.Memory.Buckets); b <= l.bucket && d.bad == ""; b++ {
+		m := mark{d.natural(), d.natural(), d.wide()}
+		if b >= t.born {
+			*l.markOf(t, b) = m
+		} else {
+			d.check(m == mark{}, "a mark from before the account")
+		}
+	}
 	return t
 }
 
-func (l *Ledger) loadJob(d *loader) (j *job, grant lockstep.MilliGPU) {
+func (l *Ledger) loadJob(d *loader) (j *job, grant, raw lockstep.MilliGPU) {
 	j = &job{id: lockstep.JobID(d.id()), since: l.now}
 	j.tenant = l.tenants[lockstep.TenantID(d.id())]
 	state := d.u32()
 	j.demand, grant = d.amount(), d.amount()
 	j.submitted = int64(d.u64())
 	j.service, j.wanted, j.share = d.natural(), d.natural(), d.natural()
+	raw, j.ran, j.overhead = d.amount(), d.natural(), d.natural()
 	j.running, j.done = state == savedRunning, state == savedDone
+	d.check(raw <= maxRate-l.rawRate && (j.running || raw == 0), "devices out of range")
+	d.check(j.overhead.Cmp(j.service) <= 0, "more overhead than service")
 	d.check(j.id.Validate() == nil, "a malformed ID")
 	d.check(j.tenant != nil, "a job without its tenant")
-	d.check(state <= savedDone && j.submitted <= l.now, "a job in no known state")
+	d.check(state <= savedDone && (l.warped || j.submitted <= l.now), "a job in no known state")
 	d.check(d.bad != "" || j.done || j.share.Cmp(j.tenant.share) <= 0, "a job that is older than its tenant's account")
 	d.check(grant <= j.demand && (j.running || grant == 0), "a job that holds more than it may")
 	d.check(j.done || j.demand <= maxRate-l.demand, "demands out of range")
-	return j, grant
+	return j, grant, raw
 }
 
 // saver appends values to b.
@@ -292,6 +375,11 @@ func (d *loader) natural() int128.Int {
 	v := int128.FromWords(hi, lo)
 	d.check(v.Sign() >= 0, "an amount out of range")
 	return v
+}
+
+func (d *loader) wide() int128.Int {
+	hi, lo := d.u64(), d.u64()
+	return int128.FromWords(hi, lo)
 }
 
 func (d *loader) fixed() int128.Fixed {

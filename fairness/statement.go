@@ -27,6 +27,22 @@ type Statement struct {
 	Entitlement lockstep.GPUTime `json:"entitlement"` // Entitlement is what they should have, by the ledger's Basis.
 	Nominal     lockstep.GPUTime `json:"nominal"`     // Nominal is the part of the capacity that its weight is among all that joined, asked for or not.
 	Worst       lockstep.GPUTime `json:"worst"`       // Worst is the greatest Lag at its own events and now, at least 0.
+	WorstIndex  float64          `json:"worstIndex"`  // WorstIndex is the least Index at its own events and now; 1 where there was none.
+	Raw         lockstep.GPUTime `json:"raw"`         // Raw is what its jobs held in devices, over time; Service where all cost 1.
+	Overhead    lockstep.GPUTime `json:"overhead"`    // Overhead is how much of Service was reported to have gone into saving and restoring.
+	Credit      lockstep.GPUTime `json:"credit"`      // Credit is what it saved while it was idle, see Config.CreditCap.
+	Adjust      lockstep.GPUTime `json:"adjust"`      // Adjust is what overhead that others pay for adds to its claim, less what it pays for others.
+
+	// RecentService and RecentEntitlement are what counts of Service and Entitlement
+	// by Config.Memory: all of it, that in the window, or, with a half-life, decayed.
+	RecentService     lockstep.GPUTime `json:"recentService"`
+	RecentEntitlement lockstep.GPUTime `json:"recentEntitlement"` // RecentEntitlement is explained there.
+}
+
+// Claim returns what orders tenants: the lag that counts by Config.Memory, with
+// credit and what overhead adds. A pass also looks ahead.
+func (s *Statement) Claim() lockstep.GPUTime {
+	return s.RecentEntitlement.Sub(s.RecentService).Add(s.Credit).Add(s.Adjust)
 }
 
 // Lag returns what the tenant is owed: entitlement less service. It is negative
@@ -49,6 +65,8 @@ type JobStatement struct {
 
 	Service     lockstep.GPUTime `json:"service"`     // Service is what it held, over time.
 	Entitlement lockstep.GPUTime `json:"entitlement"` // Entitlement is an equal part of its tenant's, over its time.
+	Overhead    lockstep.GPUTime `json:"overhead"`    // Overhead is how much of Service was reported to have gone into saving and restoring.
+	Ran         time.Duration    `json:"ran"`         // Ran is for how long it held its grants, whatever their size.
 	Wanted      lockstep.GPUTime `json:"wanted"`      // Wanted is what it asked for, over its time.
 }
 
@@ -138,14 +156,30 @@ func (l *Ledger) statement(t *tenant, v *view) Statement {
 		Nominal:     lockstep.GPUTime(l.nominally(t, v).Near()),
 		Worst:       lockstep.GPUTime(t.worst),
 	}
-	if t.queue != nil {
-		s.Waiting = t.queue.Len()
+	if q := l.queueOf(t); q != nil {
+		s.Waiting = q.Len()
 	}
 	if t.joined {
 		s.Share = lockstep.MilliGPU(v.levels[t.rank()].rate(uint64(t.demand), t.pull()))
 	}
 	if lag := s.Lag(); lag.Cmp(s.Worst) > 0 {
 		s.Worst = lag
+	}
+	worst := t.index
+	worst.note(int128.Int(s.Service), int128.Int(s.Entitlement))
+	s.WorstIndex = 1
+	if index, ok := ratio(lockstep.GPUTime(worst.service), lockstep.GPUTime(worst.entitled)); ok {
+		s.WorstIndex = index
+	}
+	s.Raw, s.Overhead = lockstep.GPUTime(t.handled(v)), lockstep.GPUTime(t.overhead)
+	s.Credit = lockstep.GPUTime(l.saved(t, v))
+	w := l.window(v)
+	before := w.of(t)
+	s.Adjust = lockstep.GPUTime(t.adjust.Sub(before.adjust))
+	s.RecentService = s.Service.Sub(lockstep.GPUTime(before.service))
+	s.RecentEntitlement = s.Entitlement.Sub(lockstep.GPUTime(before.entitled))
+	if l.recent != nil {
+		l.decayed(&s, v.now)
 	}
 	return s
 }
@@ -177,6 +211,9 @@ func (l *Ledger) JobStatement(now time.Time, job lockstep.JobID) (JobStatement, 
 	}
 	service, wanted := j.at(v.now)
 	s.Service, s.Wanted = lockstep.GPUTime(service), lockstep.GPUTime(wanted)
+	s.Overhead = lockstep.GPUTime(j.overhead)
+	_, ran := j.ranAt(v.now).Words() // no longer than all of time, which is 2^64
+	s.Ran = time.Duration(min(ran, 1<<63-1))
 	return s, nil
 }
 

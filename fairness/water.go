@@ -27,9 +27,10 @@ type node struct {
 
 // tier is the tenants that share by weight.
 type tier struct {
-	root *tenant
-	made uint64 // made counts insertions, and so seeds the shape; no result depends on the shape.
-	rest uint64 // rest is the part of the entitlement that could not be divided yet, in steps of 2^-64.
+	root   *tenant
+	made   uint64 // made counts insertions, and so seeds the shape; no result depends on the shape.
+	active uint64 // active is the pull of its tenants that demand anything.
+	rest   uint64 // rest is the part of the entitlement that could not be divided yet, in steps of 2^-64.
 }
 
 // level says what a tier gets while nothing changes: tenants whose demand per
@@ -211,6 +212,9 @@ func (t *tenant) before(u *tenant) bool {
 // insert adds t, which must not be in the tier.
 func (w *tier) insert(t *tenant) {
 	w.made++
+	if t.demand != 0 {
+		w.active += t.pull()
+	}
 	t.order = mix(w.made)
 	t.left, t.right = nil, nil
 	w.root = insert(w.root, t)
@@ -256,6 +260,9 @@ func split(root, t *tenant) (less, more *tenant) {
 // remove takes t out, with all of its entitlement settled in t.entitled.
 func (w *tier) remove(t *tenant) {
 	pushPath(t)
+	if t.demand != 0 {
+		w.active -= t.pull()
+	}
 	parent, heir := t.parent, merge(t.left, t.right)
 	if heir != nil {
 		heir.parent = parent
