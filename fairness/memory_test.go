@@ -186,8 +186,12 @@ func TestRawServiceIsConservedBesideThePriced(t *testing.T) {
 	require.Equal(t, lockstep.MilliGPU(maxRate), prices.Of("h100", math.MaxInt64, 0))
 	require.Zero(t, prices.Of("h100", -5, 0))
 	for _, p := range []Prices{
-		{Classes: map[lockstep.DeviceClass]int64{"x": 0}}, {Classes: map[lockstep.DeviceClass]int64{"x y": 1}},
-		{Classes: map[lockstep.DeviceClass]int64{"x": maxPrice + 1}}, {Least: -1}, {Least: 3000}, {Most: maxPrice + 1},
+		{Classes: map[lockstep.DeviceClass]int64{"x": 0}},
+		{Classes: map[lockstep.DeviceClass]int64{"x y": 1}},
+		{Classes: map[lockstep.DeviceClass]int64{"x": maxPrice + 1}},
+		{Least: -1},
+		{Least: 3000},
+		{Most: maxPrice + 1},
 	} {
 		require.ErrorIs(t, p.Validate(), lockstep.ErrInvalid, "%+v", p)
 	}

@@ -21,7 +21,7 @@ type ranking struct {
 	job      *job
 }
 
-// bounds are those of IndexClass, in thousandths: where the discretised order of
+// bounds, which is immutable, are those of IndexClass, in thousandths: where the discretised order of
 // ASTRAEA's simulator (Ye et al., IEEE TPDS 2022, artifact) with five classes cuts.
 var bounds = [...]int64{472, 815, 1227, 2117}
 

@@ -182,11 +182,11 @@ func (l *Ledger) loadRecent(d *loader) {
 	r.load(d)
 	d.check(d.bad != "" || r.seq == l.seq && r.started == l.started && len(r.tenants) == len(l.tenants) && len(r.jobs) == len(l.jobs), "the decayed accounts are others")
 	d.check(d.bad != "" || !l.started || l.warp.epoch == l.warp.epochOf(l.now) && r.now == l.warp.at(l.now) && r.capacity == l.capacity, "the decayed accounts are of another time")
-	for id, t := range l.tenants { // which of several faults is named does not matter
+	for id, t := range l.tenants { // the order does not matter: all faults of them read alike
 		u := r.tenants[id]
 		d.check(d.bad != "" || u != nil && u.weight == t.weight && u.joined == t.joined, "the decayed accounts have other tenants")
 	}
-	for id, j := range l.jobs { // which of several faults is named does not matter
+	for id, j := range l.jobs { // the order does not matter: all faults of them read alike
 		k := r.jobs[id]
 		d.check(d.bad != "" || k != nil && k.demand == j.demand && k.grant == j.grant && k.raw == j.raw && k.running == j.running && k.done == j.done && k.submitted == j.submitted && k.tenant.id == j.tenant.id,
 			"the decayed accounts have other jobs")

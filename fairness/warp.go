@@ -75,7 +75,7 @@ func exp2(phase uint64) uint64 {
 	return v
 }
 
-// roots are 2^(2^-1), 2^(2^-2) and so on, times 2^63, rounded down.
+// roots, which is immutable, is 2^(2^-1), 2^(2^-2) and so on, times 2^63, rounded down.
 var roots = [phaseBits]uint64{
 	0xb504f333f9de6484, 0x9837f0518db8a96f, 0x8b95c1e3ea8bd6e6, 0x85aac367cc487b14,
 	0x82cd8698ac2ba1d7, 0x8164d1f3bc030773, 0x80b1ed4fd999ab6c, 0x8058d7d2d5e5f6b0,
