@@ -44,7 +44,7 @@ type Memory struct {
 
 	// HalfLife is the time after which something counts half; 0 means that nothing
 	// decays. It decays continuously and without rounding along the way; times are
-	// taken in steps of HalfLife/2^40.
+	// taken in steps of HalfLife/2^48.
 	HalfLife time.Duration `json:"halfLife,omitempty"`
 }
 

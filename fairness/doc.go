@@ -83,5 +83,5 @@
 // end: set the Demand of one that cannot run to 0. ASTRAEA caps a job's
 // entitlement by its gang at every instant; here only Index does, over the job's
 // whole time. Worst is exact at the tenant's own events only. With a half-life, times
-// count in steps of 2^-40 of it, and at most a unit in 2^52 is lost every ten.
+// count in steps of 2^-48 of it, and at most a unit in 2^52 is lost every ten.
 package fairness

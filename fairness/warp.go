@@ -26,7 +26,7 @@ import (
 const (
 	epochHalves = 10
 	warpStart   = 1 << 52
-	phaseBits   = 40 // of a half-life, which is how finely time is told
+	phaseBits   = 48 // of a half-life, which is how finely time is told
 )
 
 // warp is the clock of a half-life.
@@ -62,8 +62,8 @@ func (w *warp) at(ns int64) int64 {
 	return int64(exp2(phase) >> (63 - 52 - n))
 }
 
-// exp2 returns 2^(phase/2^40) · 2^63, rounded down with an error below 2^-57 of it,
-// for phase below 2^40: the product of 2^(2^-i) over the bits that are set.
+// exp2 returns 2^(phase/2^48) · 2^63, rounded down with an error below 2^-57 of it,
+// for phase below 2^48: the product of 2^(2^-i) over the bits that are set.
 func exp2(phase uint64) uint64 {
 	v := uint64(1) << 63
 	for i := range roots {
@@ -87,6 +87,8 @@ var roots = [phaseBits]uint64{
 	0x80000002c5c85fe6, 0x8000000162e42ff1, 0x80000000b17217f8, 0x8000000058b90bfc,
 	0x800000002c5c85fd, 0x80000000162e42fe, 0x800000000b17217f, 0x80000000058b90bf,
 	0x8000000002c5c85f, 0x800000000162e42f, 0x8000000000b17217, 0x800000000058b90b,
+	0x80000000002c5c85, 0x8000000000162e42, 0x80000000000b1721, 0x8000000000058b90,
+	0x800000000002c5c8, 0x80000000000162e4, 0x800000000000b172, 0x80000000000058b9,
 }
 
 // ln2 is the natural logarithm of 2, times 2^64.

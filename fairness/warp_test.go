@@ -114,8 +114,8 @@ func TestHalfLifeIsExactAtAnySpacing(t *testing.T) {
 				require.NoError(t, err)
 				want := decayedExactly(append(held[:len(held):len(held)], stretch{from, later, rate}), later, int64(half))
 				got := int128.Int(s.RecentService).Float64()
-				// Times are told to half/2^40, and there are few rates in a half-life.
-				require.InDelta(t, want, got, want*1e-9+8000*float64(half)*math.Exp2(-36)+2, "seed %d", seed)
+				// Times are told to half/2^48, and there are few rates in a half-life.
+				require.InDelta(t, want, got, want*1e-9+8000*float64(half)*math.Exp2(-44)+2, "seed %d", seed)
 				require.GreaterOrEqual(t, got, 0.0)
 			}
 		}
