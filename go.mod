@@ -3,6 +3,7 @@ module github.com/lockstep-gpu/lockstep
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/google/btree v1.1.3
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/zap v1.28.0
@@ -10,6 +11,7 @@ require (
 )
 
 require (
+	github.com/google/uuid v1.6.0 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/tools v0.52.1-0.20261106145633-d407941a339a // indirect

@@ -22,6 +22,13 @@ type Level struct {
 	Name      lockstep.Level          `json:"name"`                // Name is unique in the tree and valid by lockstep.Level.Validate.
 	Bandwidth lockstep.BytesPerSecond `json:"bandwidth,omitempty"` // Bandwidth is between two devices whose closest common domain is of this level; 0 means unknown.
 	Latency   time.Duration           `json:"latency,omitempty"`   // Latency is of a message between two such devices; 0 means unknown.
+
+	// Rails says that in a domain of this level a leaf switch joins the devices of
+	// each rail, as on a rail-optimised fabric: the level of the units of such a
+	// fabric, and every finer level that only groups nodes, such as racks. A level
+	// that brings nodes nearer by itself, such as an NVLink domain, has none.
+	// Levels with rails are next to each other, and nodes are none.
+	Rails bool `json:"rails,omitempty"`
 }
 
 // Node describes a node and where it belongs. Its ID, the elements of its Path,
@@ -112,6 +119,11 @@ func completeLevels(f *faults, field string, levels []Level) []Level {
 	if all[len(all)-1].Name != lockstep.LevelNode {
 		all = append(all, Level{Name: lockstep.LevelNode})
 	}
+	for i := 2; i < len(all); i++ {
+		if all[i].Rails && !all[i-1].Rails && slices.ContainsFunc(all[:i], func(o Level) bool { return o.Rails }) {
+			f.invalid(field, quote(string(all[i].Name)), "levels with rails must be next to each other")
+		}
+	}
 	if n := len(all) - 2; n > maxLevels {
 		f.invalid(field, strconv.Itoa(n), "at most "+strconv.Itoa(maxLevels)+" between the cluster and the nodes")
 	}
@@ -123,6 +135,9 @@ func (l *Level) validate(f *faults, at string) {
 	f.name(at+".Name", string(l.Name))
 	if l.Name == lockstep.LevelNode && (l.Bandwidth != 0 || l.Latency != 0) {
 		f.invalid(at, l.Bandwidth.String()+" "+l.Latency.String(), "want no figures, which inside a node are the shape's")
+	}
+	if l.Name == lockstep.LevelNode && l.Rails {
+		f.invalid(at+".Rails", "true", "want none, rails are between nodes")
 	}
 	if l.Bandwidth < 0 {
 		f.invalid(at+".Bandwidth", l.Bandwidth.String(), "must not be negative")

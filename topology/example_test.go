@@ -80,6 +80,26 @@ func ExampleTree_With() {
 	// topology: with: changes[0].Node.ID = "n9": the tree has no node of that ID
 }
 
+func ExampleTree_SameRail() {
+	board, _ := topology.NVSwitch8().WithRails([]int{0, 1, 2, 3, 4, 5, 6, 7}) // device i is on leaf i of its unit
+	tree, err := topology.Uniform(topology.UniformConfig{
+		Levels: []topology.Level{{Name: "unit", Rails: true}}, Fanout: []int{2, 4}, Shape: board,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	a := topology.Device{Slot: 0, Index: 3}
+	for _, b := range []topology.Device{{Slot: 0, Index: 5}, {Slot: 1, Index: 3}, {Slot: 1, Index: 4}, {Slot: 4, Index: 3}} {
+		fmt.Println(b, tree.SameRail(a, b), tree.Distance(a, b))
+	}
+	// Output:
+	// {0 5} false 46
+	// {1 3} true 69
+	// {1 4} false 70
+	// {4 3} false 71
+}
+
 func ExampleTree_AppendRankOrder() {
 	tree, _ := topology.Uniform(topology.UniformConfig{Fanout: []int{2}, Shape: topology.PCIe8()})
 	order := tree.AppendRankOrder(nil, []topology.Device{

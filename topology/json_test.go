@@ -164,6 +164,7 @@ func FuzzReadTree(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"version":1,"levels":[{"name":"a"},{"name":"b"}],"cluster":{"domains":[{"name":"","domains":[{"name":"x","slots":[{"id":"a"},null]}]},{"name":"","domains":[{"name":"","slots":[null]}]}]}}`))
+	f.Add([]byte(`{"version":1,"levels":[{"name":"a","rails":true}],"shapes":[{"links":[["X"]],"rails":[3]}],"cluster":{"domains":[{"name":"x","slots":[{"id":"a","shape":0},null]}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var tree Tree
 		if err := json.Unmarshal(data, &tree); err != nil {

@@ -13,6 +13,7 @@ type layout struct {
 	levels []Level // the cluster first, nodes last
 	width  int     // len(levels)
 	slots  int
+	rails  railLevels
 
 	// of holds width domain indices a slot, one a level: what contains a slot is
 	// one cache line, which is also all that LCA reads of it.
@@ -101,7 +102,7 @@ func (b *builder) domain(key domainKey, name string) int32 {
 func (b *builder) finish() (l layout, seatOf []int32) {
 	n := len(b.names)
 	l = layout{
-		stamp: new(stamp), levels: b.levels, width: n + 1, slots: len(b.seats),
+		stamp: new(stamp), levels: b.levels, width: n + 1, slots: len(b.seats), rails: newRailLevels(b.levels),
 		of:    make([]int32, len(b.seats)*(n+1)),
 		first: make([][]int32, n+1), child: make([][]int32, n),
 		names: make([][]string, n), byName: make([][]int32, n),

@@ -14,6 +14,7 @@ type ShapeConfig struct {
 	Links           [][]Link                `json:"links"`                     // Links is square and symmetric, at most 64 wide, with Self on the diagonal and only there.
 	NUMA            []int                   `json:"numa,omitempty"`            // NUMA is the NUMA node of each device, -1 where unknown; nil means all unknown.
 	NICs            []string                `json:"nics,omitempty"`            // NICs is the nearest network card of each device, such as "mlx5_0", "" where unknown; nil means all unknown.
+	Rails           []int                   `json:"rails,omitempty"`           // Rails is the rail of each device's network card, which is which leaf of its unit it is on, -1 where unknown; nil means all unknown.
 	NVLinkBandwidth lockstep.BytesPerSecond `json:"nvlinkBandwidth,omitempty"` // NVLinkBandwidth is of one direction of one NVLink; 0 means 25G/s, as of NVLink 2 to 4.
 	PCIeBandwidth   lockstep.BytesPerSecond `json:"pcieBandwidth,omitempty"`   // PCIeBandwidth is of one direction of a device's slot; 0 means 32G/s, as of 16 lanes of PCIe 4.
 }
@@ -57,7 +58,7 @@ func NewShape(cfg ShapeConfig) (*Shape, error) {
 			s.uniform = s.uniform && (i == j || l == cfg.Links[0][1])
 		}
 	}
-	s.config.NUMA, s.config.NICs = slices.Clone(cfg.NUMA), slices.Clone(cfg.NICs)
+	s.config.NUMA, s.config.NICs, s.config.Rails = slices.Clone(cfg.NUMA), slices.Clone(cfg.NICs), slices.Clone(cfg.Rails)
 	if !s.uniform && n <= nearDevices {
 		s.near = newNear(s)
 	}
@@ -87,6 +88,7 @@ func (cfg ShapeConfig) validate(f *faults) {
 			f.name("NICs["+strconv.Itoa(i)+"]", nic)
 		}
 	}
+	validateRails(f, cfg.Rails, n)
 	if cfg.NVLinkBandwidth < 0 {
 		f.invalid("NVLinkBandwidth", cfg.NVLinkBandwidth.String(), "must not be negative")
 	}
@@ -237,7 +239,7 @@ func (s *Shape) Equal(o *Shape) bool {
 	}
 	a, b := s.Config(), o.Config()
 	return a.NVLinkBandwidth == b.NVLinkBandwidth && a.PCIeBandwidth == b.PCIeBandwidth &&
-		slices.Equal(a.NUMA, b.NUMA) && slices.Equal(a.NICs, b.NICs) &&
+		slices.Equal(a.NUMA, b.NUMA) && slices.Equal(a.NICs, b.NICs) && slices.Equal(a.Rails, b.Rails) &&
 		slices.EqualFunc(a.Links, b.Links, slices.Equal[[]Link])
 }
 

@@ -74,6 +74,7 @@ func Lockstep() House {
 	root := []string{"."}
 	rootPerf := []string{".", "perfmodel"}
 	rootPerfPipe := []string{".", "perfmodel", "pipeline"}
+	readers := []string{".", "topology/internal/source"}
 	// cores below the composition, in floor order; scheduler and sim may import them all.
 	cores := []string{
 		".",
@@ -102,10 +103,18 @@ func Lockstep() House {
 
 			// Floor 1.
 			"topology":      {Imports: root},
-			"topology/nvml": {Kind: Driver, Imports: []string{".", "internal/nvml"}},
+			"topology/nvml": {Kind: Driver, Imports: []string{".", "internal/nvml", "topology/internal/source"}},
 			"perfmodel":     {Imports: root},
 			"pipeline":      {Imports: root},
 			"lifecycle":     {Imports: root},
+
+			// Readers of what tools print, one package a format, and what they share.
+			"topology/smi":             {Imports: readers},
+			"topology/slurm":           {Imports: readers},
+			"topology/labels":          {Imports: readers},
+			"topology/nccl":            {Imports: readers},
+			"topology/ibnet":           {Imports: readers},
+			"topology/internal/source": {Imports: []string{".", "topology"}},
 
 			// Floor 2.
 			"sharing":               {Imports: []string{".", "topology"}},
@@ -142,7 +151,8 @@ func Lockstep() House {
 			"scheduler": {Imports: cores, ThirdParty: []string{zap}, Waived: map[string][]string{"run*.go": asDriver}},
 			"sim":       {Imports: append(cores[:len(cores):len(cores)], "scheduler")},
 
-			"sim/trace": {Imports: root}, // readers of public traces, for hosts that replay without sim
+			"sim/trace":   {Imports: root},                       // readers of public traces, for hosts that replay without sim
+			"sim/astraea": {Imports: []string{".", "sim/trace"}}, // a model of another simulator, for comparisons
 
 			// Helpers.
 			"internal/ordered":   {},
