@@ -1,51 +1,77 @@
-// Package quota decides whether a tenant may use so much now: a flat division of
-// the cluster's resources by weight, with or without borrowing. It implements
-// gang.Quota.
+// Package quota decides whether a queue may use so much now, and from whom room may be taken for it: a tree of
+// queues with nominal quotas, borrowing and lending. It implements gang.Quota, and gang's Reclaimer. A flat
+// list of tenants with weights is the special case without a tree.
 //
 // # Model
 //
-// Every tenant has a nominal quota of every resource in Config.Capacity: the
-// capacity times its weight over the sum of weights, in the resource's own unit,
-// by largest remainder, so that nominal quotas add up to the capacity (while any
-// weight is above 0). A charge is what one job uses, by its gang's demands; used
-// is the sum of a tenant's charges. Resources that Capacity does not name are
-// not limited and not counted.
+// A gang is charged to the leaf that its Queue names; where that is empty, to the one named as its Tenant. It
+// needs what Demand.Resources says of its members, and room for its spares. For each resource in
+// Config.Capacity (others are not limited), in its own unit, a queue has
 //
-// Invariants: a tenant's used is the sum of the charges of its jobs, exactly;
-// Charge and Refund of the same job cancel; what Check allows keeps every tenant
-// within nominal, or, beyond that, the sum of all used within capacity.
+//   - a nominal quota: its own figure, or a part by weight of what is left of the parent's, by largest
+//     remainder. If figures add up to more than the parent has, all are cut by the same fraction, guarantees
+//     last, so that nominal quotas never add up to more;
+//   - what it keeps: its Guarantee, or nominal less LendLimit if more. That is never lent;
+//   - a limit: the lesser of Max and nominal plus BorrowLimit;
+//   - a load: what its jobs use, or its queues hold, where a queue holds its load or, if more, what it keeps.
+//     It borrows what its load exceeds nominal by;
+//   - a share: its part of the parent's share, the capacity at the top. First each queue gets what it wants of
+//     its nominal quota, then what is left is poured by weight until each has what it wants (weighted
+//     max-min): those with a weight before those of weight 0, higher tiers before lower. It wants what its
+//     jobs demand, within its limit. A job demands what Demand told or, if more, what it is charged with; if
+//     nobody tells, what it is charged with.
+//
+// As others have it: Kueue's nominalQuota, borrowingLimit, lendingLimit and fair weight are Nominal,
+// BorrowLimit, LendLimit and Weight, where a cohort's Nominal counts its queues' too; Volcano's guarantee <=
+// deserved <= capability are Guarantee, Nominal and Max; KAI's quota, over-quota weight, limit and priority
+// are Nominal, Weight, Max and Tier.
+//
+// Invariants: used is the sum of charges; Charge and Refund of one job cancel; shares of siblings add up to
+// the lesser of the parent's and what they want, exactly.
 //
 // # Usage
 //
 //	q, err := quota.New(quota.Config{
 //		Capacity: lockstep.Resources{lockstep.ResourceGPU: 64_000},
-//		Tenants:  []quota.Tenant{{ID: "vision", Weight: 3}, {ID: "speech", Weight: 1}},
+//		Queues:   []quota.Queue{{Name: "vision", Weight: 3}, {Name: "speech", Weight: 1}},
 //	})
+//	err = q.Demand(gang, nil)         // it waits
 //	if v := q.Check(gang, nil); v.Feasible {
-//		err = q.Charge(gang, nil)
+//		err = q.Charge(gang, nil) // or, if there is no room, q.Reclaim(gang, nil, &candidates)
 //	}
-//	err = q.Refund(gang.ID)
+//	err = q.Refund(gang.ID)           // evicted; q.Withdraw(gang.ID) when it is over
 //
 // # Order of decision
 //
-// For each resource, the room of a tenant is what its nominal quota leaves above
-// its used. With borrowing it is, where that is more, what the capacity leaves
-// above the used of all tenants: any unused quota is lent, to whoever asks first.
-// A gang may run if it asks for no more of any resource than the room, which is never less than none. A tenant within its
-// nominal quota is never refused because others borrowed what is its own: then
-// the placer finds no room, and whoever takes back what was lent has the right
-// to. A verdict names the first resource, by name, that does not suffice, and
-// how many members would fit, counted in rank order.
+// Check: a gang may run if, up to the top, each queue stays within its limit and uses what it keeps or what is
+// free in its parent; or has a right to it, since it comes to no more than nominal or share. By right it may
+// run even where others borrowed all: the placer finds no room, and Reclaim says whose to take. Room that
+// others below the same parent must make is counted on only while nobody else keeps idle room, which it would
+// be placed in: else ask Reclaim, then CheckAfter. A verdict names the first resource, by name, that does not
+// suffice, the queue that limits it, and how many members fit, in rank order.
 //
-// Largest remainder goes by remainder, then to the lesser tenant ID.
+// Reclaim: of jobs that are Preemptible, those of lower priority in the gang's queue, and those in queues from
+// which it may take back. Let a be where the two meet. The gang's side, up to below a, must come to no more
+// than nominal or share. The other side, from below a down, keeps its nominal quota, and its share too unless
+// the gang's side comes to no more than nominal: Limits see to that in each resource of which the gang cannot
+// borrow enough (all it needs, if there is none). Shares here are those against a queue that wants all. Order:
+// other queues' jobs first; weight 0, lower tier (of the side), lower priority, newest.
+//
+// Whom a job displaced cannot displace it. Say j of queue q took i's room, of queue v, in a resource that q
+// was short of. If q's side is within nominal, that protects it. Else v kept at least nominal, so v may only
+// claim a share larger than what it kept, hence than the one it lost by: v wanted more than it got. Who gets
+// less than it wants changes nothing by wanting more, so that share was against both v and q wanting all. Were
+// j to be had, q would hold more than its share against v wanting all, and so, wanting more, that is the same
+// share; but q was allowed no more than that. Tests let random trees settle without new events: with one
+// resource no state came twice; with several, and priorities, rings of three jobs are conceivable (1 in
+// 200,000 small trees).
 //
 // # Errors
 //
-// lockstep.ErrInvalid for capacities, weights and counts out of range,
-// ErrDuplicate for a tenant named twice and for a job charged twice, ErrUnknown
-// for a tenant or job that is not there, ErrConflict for dropping a tenant that
-// has charges. After an error nothing has changed. Check answers with a verdict:
-// lockstep.ReasonQuota, for a tenant that is not there as well.
+// lockstep.ErrInvalid for what is out of range, a parent that cannot be, a damaged snapshot; ErrDuplicate for
+// a queue named or a job charged twice; ErrUnknown for what is not there; ErrConflict for a queue that has
+// jobs, or queues under it, and must not, and for a job in another queue. Check answers with a verdict:
+// lockstep.ReasonQuota, also where there is no such queue.
 //
 // # Concurrency
 //
@@ -53,14 +79,15 @@
 //
 // # Cost
 //
-// Check and Charge are O(roles × resources), Refund O(resources); Check
-// allocates nothing. SetTenant, Remove and SetCapacity are O(tenants log
-// tenants × resources). Memory is O(tenants + charged jobs).
+// Check, Charge, Refund and Demand are O((roles + depth) × resources); Check allocates nothing. Shares are
+// divided when asked for, where demands changed: O(k log k) for k siblings. Reclaim is O(queues + candidates),
+// sorted, Limits excepted. A change of queues or capacity is O(queues log queues × resources). Memory is
+// O(queues + jobs).
 //
 // # Limits
 //
-// Charge records what it is told, above quota too, since jobs that run already
-// must be counted. Quotas are kept for live jobs only, so that a host that
-// restarts charges its running gangs again; there is no snapshot. There is no
-// hierarchy and no limit on what one tenant may borrow.
+// Gangs must be valid. Charge records what it is told, above quota too, since what runs must be counted.
+// Water-filling as in Ghodsi et al., Choosy, EuroSys 2013, section 3; reclaim is compared with Kueue 0.14,
+// Volcano 1.13 and KAI 0.15 by cases from their trackers in reclaim_test.go. Several resources are divided one
+// by one; see package drf.
 package quota
