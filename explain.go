@@ -48,6 +48,7 @@ type Change struct {
 	Resource ResourceName `json:"resource,omitempty"` // Resource is what to free or add.
 	Amount   int64        `json:"amount,omitempty"`   // Amount is how much, in the resource's unit, or how many members.
 	Nodes    []NodeID     `json:"nodes,omitempty"`    // Nodes are the ones to open or to free, sorted.
+	Jobs     []JobID      `json:"jobs,omitempty"`     // Jobs are the ones to stop or to move, sorted.
 }
 
 // ChangeKind is a kind of Change.
@@ -61,6 +62,8 @@ const (
 	ChangeOpen     ChangeKind = "open"     // ChangeOpen: uncordon or heal Nodes.
 	ChangeTolerate ChangeKind = "tolerate" // ChangeTolerate: drop the gang's selectors, taints and affinities.
 	ChangeAdd      ChangeKind = "add"      // ChangeAdd: add Amount of Resource to Domain.
+	ChangeEvict    ChangeKind = "evict"    // ChangeEvict: stop Jobs, which are of lower priority and may be stopped.
+	ChangeMove     ChangeKind = "move"     // ChangeMove: move Jobs to other places; nobody has to stop for good.
 	ChangeWait     ChangeKind = "wait"     // ChangeWait: wait; room that is enough is already due to be given back.
 )
 
@@ -122,6 +125,9 @@ func (c Change) String() string {
 	for _, id := range c.Nodes {
 		list.WriteString(" " + string(id))
 	}
+	for _, id := range c.Jobs {
+		list.WriteString(" " + string(id))
+	}
 	switch c.Kind {
 	case ChangeFree:
 		return "free" + list.String() + after(" in ", where)
@@ -138,6 +144,10 @@ func (c Change) String() string {
 		return "drop the constraints"
 	case ChangeAdd:
 		return "add " + formatAmount(c.Resource, c.Amount) + " " + string(c.Resource) + after(" to ", where)
+	case ChangeEvict:
+		return "stop" + list.String()
+	case ChangeMove:
+		return "move" + list.String() + after(" out of ", where)
 	case ChangeWait:
 		return "wait for room that is due back"
 	}

@@ -46,6 +46,8 @@ func TestChangeText(t *testing.T) {
 		{lockstep.Change{Kind: lockstep.ChangeAdd, Resource: "gpu/h100", Amount: 1500, Domain: "r1"}, "add 1500m gpu/h100 to r1"},
 		{lockstep.Change{Kind: lockstep.ChangeAdd, Resource: "rdma", Amount: 2}, "add 2 rdma"},
 		{lockstep.Change{Kind: lockstep.ChangeWait}, "wait for room that is due back"},
+		{lockstep.Change{Kind: lockstep.ChangeEvict, Jobs: []lockstep.JobID{"a", "b"}}, "stop a b"},
+		{lockstep.Change{Kind: lockstep.ChangeMove, Jobs: []lockstep.JobID{"a"}, Level: "rack", Domain: "r1"}, "move a out of rack r1"},
 		{lockstep.Change{Kind: "pray"}, "pray"},
 	} {
 		require.Equal(t, c.want, c.c.String())

@@ -159,6 +159,7 @@ type Capabilities struct {
 	Resizable    bool          `json:"resizable,omitempty"`    // Resizable jobs may run with any count between Min and Max.
 	Shareable    bool          `json:"shareable,omitempty"`    // Shareable jobs may have other jobs on their devices.
 	BatchMutable bool          `json:"batchMutable,omitempty"` // BatchMutable jobs may have their batch size changed.
+	Replaceable  bool          `json:"replaceable,omitempty"`  // Replaceable jobs go on while members whose node is lost are started anew elsewhere.
 	Save         time.Duration `json:"save,omitempty"`         // Save is how long a checkpoint takes; 0 means no time.
 	Restore      time.Duration `json:"restore,omitempty"`      // Restore is how long a resume takes; 0 means no time.
 	Grace        time.Duration `json:"grace,omitempty"`        // Grace is the warning it needs before it is stopped; 0 means none.

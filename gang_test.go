@@ -40,7 +40,7 @@ func valid() *lockstep.Gang {
 		Labels:      map[string]string{"app": "train", "empty": "", "team.example/name": "x y"},
 		Constraints: constraints("b"),
 		Capabilities: lockstep.Capabilities{
-			Preemptible: true, Resizable: true, Shareable: true, BatchMutable: true,
+			Preemptible: true, Resizable: true, Shareable: true, BatchMutable: true, Replaceable: true,
 			Save: 30 * time.Second, Restore: time.Minute, Grace: time.Second,
 		},
 	}

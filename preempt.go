@@ -28,10 +28,12 @@ type Candidates struct {
 type Preempted struct {
 	Evictions []Eviction `json:"evictions,omitempty"` // Evictions are by job; those with Ranks shrink.
 	Plan      Plan       `json:"plan,omitzero"`       // Plan is the room; it may be applied once what Evictions name was released.
+	Exact     bool       `json:"exact,omitempty"`     // Exact says that the search was complete: nobody cheaper would do.
 }
 
 // Reset empties p and keeps its memory.
 func (p *Preempted) Reset() {
 	p.Evictions = p.Evictions[:0]
 	p.Plan.Reset()
+	p.Exact = false
 }

@@ -11,6 +11,14 @@ type Request struct {
 	Prefer  *Plan    // Prefer is where the gang sits or sat: members stay there where they can; nil means no such place.
 	Exclude []NodeID // Exclude are nodes that must not be used, in any order.
 	Busy    []Busy   // Busy is room that must be left alone although it is free now, such as a reservation's.
+
+	Speeds []ClassSpeed // Speeds are how fast the gang runs on classes of devices, in any order; classes that are not named come last, and nil means that all are alike.
+}
+
+// ClassSpeed is how fast a gang runs on one class of devices.
+type ClassSpeed struct {
+	Class    DeviceClass // Class is which.
+	PerMille int32       // PerMille is its speed there, at least 1, in thousandths of any one measure.
 }
 
 // Busy is room on one node that a request must treat as taken. Several entries

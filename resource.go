@@ -17,11 +17,12 @@ type ResourceName string
 // The names that Demand uses. Devices of a class are counted under
 // ResourceGPUClass(class) as well as under ResourceGPU.
 const (
-	ResourceGPU    ResourceName = "gpu"    // ResourceGPU counts devices of any class, in MilliGPU.
-	ResourceCPU    ResourceName = "cpu"    // ResourceCPU counts cores, in MilliCPU.
-	ResourceMemory ResourceName = "memory" // ResourceMemory counts host memory, in Bytes.
-	ResourceRDMA   ResourceName = "rdma"   // ResourceRDMA counts network endpoints, whole.
-	ResourceSlots  ResourceName = "slots"  // ResourceSlots counts members a node may hold, whole.
+	ResourceGPU       ResourceName = "gpu"        // ResourceGPU counts devices of any class, in MilliGPU.
+	ResourceGPUMemory ResourceName = "gpu-memory" // ResourceGPUMemory counts the memory of shared devices, in Bytes.
+	ResourceCPU       ResourceName = "cpu"        // ResourceCPU counts cores, in MilliCPU.
+	ResourceMemory    ResourceName = "memory"     // ResourceMemory counts host memory, in Bytes.
+	ResourceRDMA      ResourceName = "rdma"       // ResourceRDMA counts network endpoints, whole.
+	ResourceSlots     ResourceName = "slots"      // ResourceSlots counts members a node may hold, whole.
 )
 
 // ResourceGPUClass returns the name under which devices of class are counted,
@@ -44,7 +45,7 @@ func formatAmount(name ResourceName, v int64) string {
 	switch {
 	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
 		return formatMilli(v)
-	case name == ResourceMemory:
+	case name == ResourceMemory || name == ResourceGPUMemory:
 		return Bytes(v).String()
 	}
 	return strconv.FormatInt(v, 10)
@@ -55,7 +56,7 @@ func parseAmount(name ResourceName, s string) (int64, string) {
 	switch {
 	case name == ResourceGPU || strings.HasPrefix(string(name), string(ResourceGPU)+"/") || name == ResourceCPU:
 		return parseMilli(s)
-	case name == ResourceMemory:
+	case name == ResourceMemory || name == ResourceGPUMemory:
 		return parseBytes(s)
 	}
 	return parseDecimal(s, 1)

@@ -39,6 +39,10 @@ func TestResourcesReadJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"cpu": 2.5, "gpu": "-500m", "memory": "1\u0047i", "slots": 7, "x\/y": "3"}`), &r))
 	require.Equal(t, lockstep.Resources{"cpu": 2500, "gpu": -500, "memory": 1 << 30, "slots": 7, "x/y": 3}, r)
 
+	require.NoError(t, json.Unmarshal([]byte(`{"gpu-memory": "46068Mi"}`), &r))
+	require.Equal(t, lockstep.Resources{lockstep.ResourceGPUMemory: 46068 << 20}, r)
+	require.Equal(t, "gpu-memory=46068Mi", r.String())
+
 	require.NoError(t, json.Unmarshal([]byte(`{}`), &r))
 	require.Equal(t, lockstep.Resources{}, r)
 	require.NoError(t, json.Unmarshal([]byte(`null`), &r))

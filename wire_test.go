@@ -100,7 +100,7 @@ func TestWireFormIsPinned(t *testing.T) {
 		],
 		"required": "block", "preferred": "rack", "preemption": "never", "canary": 2, "strategy": "spread", "walltime": 14400000000000, "hold": 60000000000,
 		"labels": {"app": "train", "empty": "", "team.example/name": "x y"},
-		"capabilities": {"preemptible": true, "resizable": true, "shareable": true, "batchMutable": true, "save": 30000000000, "restore": 60000000000, "grace": 1000000000}
+		"capabilities": {"preemptible": true, "resizable": true, "shareable": true, "batchMutable": true, "replaceable": true, "save": 30000000000, "restore": 60000000000, "grace": 1000000000}
 	}`, string(data))
 
 	p := lockstep.Plan{Job: "j", Version: 7, Members: []lockstep.Member{{Node: "n", Devices: 0b1111}, {Role: 1, Node: "m"}}}

@@ -15,6 +15,10 @@ type Admission struct {
 	cfg  Config
 	what WhatIf // nil when the placer has none
 
+	preempter Preempter // nil when the placer is none
+	reclaimer Reclaimer // nil when the quota is none
+	takes     bool      // waiting gangs may take room
+
 	now      int64
 	jobs     map[lockstep.JobID]*job
 	queue    queue                      // waiting jobs
@@ -22,6 +26,9 @@ type Admission struct {
 	due      []*job                     // jobs whose term is over, by ID
 	awaiting []*job                     // jobs with waits, by ID
 	replans  []*job                     // held jobs whose room lost a node, by ID
+	trials   []*job                     // held jobs with more room set apart, by ID
+	passed   []*job                     // those of trials whose first members confirmed, by ID
+	levels   []level                    // Preemptible holders by priority, where some may take room
 	dirty    map[lockstep.NodeID][]*job // who is still leaving a node, by ID
 	closed   []closure                  // nodes down or cordoned, by ID
 	windows  []Window                   // by name
@@ -33,6 +40,7 @@ type Admission struct {
 
 	res      []reservation // of the latest pass, by order of proposal
 	grants   uint64        // rooms given to jobs
+	runs     uint64        // grows when somebody may be taken from who could not before
 	epoch    uint64        // grows when room may have become free
 	opens    uint64        // grows when an empty cluster may have grown
 	tight    uint64        // grows when room was taken without regard to every reservation
@@ -55,11 +63,19 @@ type scratch struct {
 	shadow  lockstep.Plan // of Fit for a future
 	prefer  lockstep.Plan // of requests: the room promised
 	request lockstep.Request
+	from    lockstep.Candidates // from whom room may be taken
+	made    lockstep.Preempted  // how the placer would make it
 	exclude []lockstep.NodeID
 	busy    []lockstep.Busy
 	counts  []int
 	times   []int64
 	rest    []reservation
+}
+
+// level is how many holders of a priority there are.
+type level struct {
+	priority lockstep.Priority
+	holders  int
 }
 
 // closure is a node that takes no members.
@@ -87,6 +103,9 @@ func New(cfg Config) (*Admission, error) {
 		flow:   1,
 	}
 	a.what, _ = cfg.Placer.(WhatIf)
+	a.preempter, _ = cfg.Placer.(Preempter)
+	a.reclaimer, _ = cfg.Quota.(Reclaimer)
+	a.takes = cfg.Preempt == PreemptOn
 	return a, nil
 }
 
@@ -136,11 +155,13 @@ func (a *Admission) State(job lockstep.JobID) (Status, bool) {
 	}
 	s := Status{
 		Job: j.id, Phase: j.phase, Attempt: j.attempt, Submitted: lockstep.FromNanos(j.submit), Plan: j.plan,
-		Waits: slices.Clone(j.waits), Due: j.due, Reason: j.reason, Lapses: j.lapses, Verdict: a.verdictOf(j),
+		Waits: slices.Clone(j.waits), Trial: j.trial, Due: j.due, Reason: j.reason, Lapses: j.lapses, Verdict: a.verdictOf(j),
 	}
 	if j.phase == Held {
 		s.Missing = j.missing
-		s.Deadline = lockstep.FromNanos(j.deadline)
+		if j.deadline != forever {
+			s.Deadline = lockstep.FromNanos(j.deadline)
+		}
 	}
 	if j.begun {
 		s.Started = lockstep.FromNanos(j.start)

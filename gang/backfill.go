@@ -12,8 +12,8 @@ type reservation struct {
 	job     *job
 	start   int64 // forever when no time is known: then the room is left alone by all
 	end     int64
-	overdue bool // start is only "any moment": who is in the way ran past its estimate
-	members []lockstep.Member
+	overdue bool              // start is only "any moment": who is in the way ran past its estimate
+	members []lockstep.Member // with spares behind
 
 	id           uint64 // tells it and those before it from all others
 	epoch, tight uint64 // the state it was found in
@@ -28,7 +28,7 @@ type harm struct {
 	state [4]uint64 // epoch, flow, rooms given and reservations made
 	now   int64
 	first int64
-	plan  []lockstep.Member
+	plan  []lockstep.Member // with spares behind
 }
 
 // timed reports whether r has a start that is worth waking up for.
@@ -108,7 +108,7 @@ func (a *Admission) fitAround(j *job, least, most []int, end int64) (bool, error
 		return false, nil
 	}
 	// Room that others are still leaving is clean at an unknown time.
-	if a.touchesDirty(plan.Members) {
+	if a.touchesDirty(room(plan)) {
 		end = forever
 	}
 	busy := a.appendReserved(a.scratch.busy[:0], a.now, end, false)
@@ -127,7 +127,7 @@ func (a *Admission) fitAround(j *job, least, most []int, end int64) (bool, error
 		if !v.Feasible {
 			break
 		}
-		if end == forever || !a.touchesDirty(shadow.Members) {
+		if end == forever || !a.touchesDirty(room(shadow)) {
 			a.scratch.plan, a.scratch.shadow = a.scratch.shadow, a.scratch.plan
 			return true, nil
 		}
@@ -204,7 +204,7 @@ func (a *Admission) replay(j *job, plan *lockstep.Plan, end int64) ([][]lockstep
 			a.noteHarm(j, plan, end, r.start)
 			return nil, err
 		}
-		rooms[i] = slices.Clone(a.scratch.shadow.Members)
+		rooms[i] = slices.Clone(room(&a.scratch.shadow))
 	}
 	return rooms, nil
 }
@@ -251,7 +251,7 @@ func (a *Admission) knownToFail(j *job) bool {
 		j.verdict = s.verdict
 		return true
 	case a.stillDelays(s.delays) && a.outlasts(a.latestEnd(j)):
-		j.verdict.Feasible, j.verdict.Reason = false, lockstep.ReasonReserved
+		j.verdict.Feasible, j.verdict.Reason, j.verdict.Want = false, lockstep.ReasonReserved, j.gang.MaxMembers()
 		return true
 	}
 	return false
@@ -284,7 +284,7 @@ func (a *Admission) noteHarm(j *job, plan *lockstep.Plan, end, start int64) {
 	}
 	h := &j.shape.harm
 	h.state, h.now, h.first = a.harmState(), a.now, start
-	h.plan = append(h.plan[:0], plan.Members...)
+	h.plan = append(append(h.plan[:0], plan.Members...), plan.Spares...)
 }
 
 func (a *Admission) harmState() [4]uint64 { return [4]uint64{a.epoch, a.flow, a.grants, a.gen} }
@@ -297,7 +297,7 @@ func (a *Admission) harms(j *job, end int64) bool {
 		return false
 	}
 	i := a.promised(j)
-	return i >= 0 && a.p.rest[i].start > h.first && a.stands(j) && slices.Equal(h.plan, a.scratch.plan.Members)
+	return i >= 0 && a.p.rest[i].start > h.first && a.stands(j) && slices.Equal(h.plan, room(&a.scratch.plan))
 }
 
 // stands reports whether j was promised a start that is still to come and the

@@ -75,7 +75,7 @@ func TestBackfillNeverDelaysAReservation(t *testing.T) {
 		for second := range 200 {
 			w.run(second)
 			for _, id := range w.a.AppendJobs(nil, gang.Queued) {
-				start, ok := w.a.Forecast(id)
+				start, ok := forecast(w.a, id)
 				if _, known := promised[id]; !ok || known {
 					continue
 				}
@@ -98,7 +98,7 @@ func TestBackfillNeverDelaysAReservation(t *testing.T) {
 
 // H16: one-device jobs come for ever, faster than they end, and nobody says how
 // long anything takes. The gang still gets its room.
-func TestAStreamOfSmallJobsDoesNotStarveAGang(t *testing.T) {
+func TestSymptomH16AStreamOfSmallJobsDoesNotStarveAGang(t *testing.T) {
 	for _, wall := range []int{0, 7} {
 		for _, level := range []lockstep.Level{"", placertest.Rack} {
 			t.Run(fmt.Sprintf("wall=%d level=%s", wall, level), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUnknownEndsMakeAReservationWithoutATime(t *testing.T) {
 	w.submit(0, plain("a", 1, 0), plain("b", 1, 0), plain("c", 1, 0), plain("pair", 2, 10), plain("z", 1, 5))
 	w.run(0)
 	require.Equal(t, gang.Queued, w.phase("pair"))
-	_, ok := w.a.Forecast("pair")
+	_, ok := forecast(w.a, "pair")
 	require.False(t, ok)
 	e, _ := w.a.Explain("pair")
 	require.Contains(t, e.String(), "room is kept for it")
@@ -150,12 +150,12 @@ func TestAJobPastItsEstimateIsExpectedAnyMoment(t *testing.T) {
 	w.true["a-late"] = 50
 	w.submit(0, plain("a-late", 1, 10), plain("pair", 2, 10))
 	w.run(9)
-	start, ok := w.a.Forecast("pair")
+	start, ok := forecast(w.a, "pair")
 	require.True(t, ok)
 	require.Equal(t, 10, seconds(start))
 	w.submit(20, plain("short", 1, 1))
 	w.run(30)
-	start, ok = w.a.Forecast("pair")
+	start, ok = forecast(w.a, "pair")
 	require.True(t, ok)
 	require.LessOrEqual(t, seconds(start), 30)
 	_, wakes := w.a.NextWake(at(30))
@@ -202,7 +202,7 @@ func TestTheImpossibleIsExplainedAndBlocksNobody(t *testing.T) {
 	require.Equal(t, gang.Running, w.phase("y"))
 	e, _ := w.a.Explain("huge")
 	require.Equal(t, lockstep.ReasonCapacity, e.Verdict.Reason)
-	_, ok := w.a.Forecast("rack")
+	_, ok := forecast(w.a, "rack")
 	require.False(t, ok)
 	require.Equal(t, gang.Queued, w.phase("huge"))
 }
@@ -217,7 +217,7 @@ func TestQuotaBlocksOnlyItsOwner(t *testing.T) {
 	w.run(5)
 	require.Equal(t, gang.Queued, w.phase("x2"))
 	require.Equal(t, gang.Running, w.phase("y"))
-	_, ok := w.a.Forecast("x2")
+	_, ok := forecast(w.a, "x2")
 	require.False(t, ok)
 	e, _ := w.a.Explain("x2")
 	require.Equal(t, lockstep.ReasonQuota, e.Verdict.Reason)
@@ -250,20 +250,20 @@ func status(t *testing.T, w *world, job lockstep.JobID) gang.Status {
 	return s
 }
 
-func TestHigherClaimTakesAReservation(t *testing.T) { // H17
+func TestSymptomH17AHigherClaimTakesAReservation(t *testing.T) { // H17
 	w := newWorld(t, placertest.NewReference(1, 2, 1, 0), gang.Config{StartAtOnce: true})
 	w.submit(0, plain("a", 2, 10), plain("low", 2, 10))
 	w.run(1)
-	_, ok := w.a.Forecast("low")
+	_, ok := forecast(w.a, "low")
 	require.True(t, ok)
 	high := plain("high", 2, 10)
 	high.Priority = 5
 	w.submit(2, high)
 	w.run(3)
-	start, ok := w.a.Forecast("high")
+	start, ok := forecast(w.a, "high")
 	require.True(t, ok)
 	require.Equal(t, 10, seconds(start))
-	_, ok = w.a.Forecast("low")
+	_, ok = forecast(w.a, "low")
 	require.False(t, ok)
 	w.run(50)
 	require.Equal(t, []int{10}, w.starts["high"])

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
 	"github.com/lockstep-gpu/lockstep/gang"
 )
 
@@ -258,4 +259,111 @@ func TestAStepThatDecidesNothingAllocatesNothing(t *testing.T) {
 	a, _ := crowd(t, 4, 500, gang.EASY)
 	dst := make([]lockstep.Action, 0, 8)
 	require.Zero(t, testing.AllocsPerRun(20, func() { dst, _ = a.AppendStep(dst[:0], at(2)) }))
+}
+
+// crowdOfOnes returns an Admission whose cluster of racks with 50 nodes of 8 devices
+// is full of jobs of one device in a queue that deserves nothing, and a gang of
+// so many members of 8 that waits in one that deserves all.
+func crowdOfOnes(b *testing.B, racks, members int) *gang.Admission {
+	b.Helper()
+	nodes := racks * 50
+	q, err := quota.New(quota.Config{
+		Capacity: lockstep.Resources{lockstep.ResourceGPU: int64(nodes) * 8000},
+		Queues:   []quota.Queue{{Name: "all", Weight: 1}, {Name: "none"}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	a, err := gang.New(gang.Config{Placer: place(racks, 50, 8), Quota: q, StartAtOnce: true, Preempt: gang.PreemptOn})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for n := range nodes * 8 {
+		g := holder(lockstep.JobID(fmt.Sprintf("h%06d", n)), 1, 0)
+		g.Queue = "none"
+		if err := a.Submit(at(0), g); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if got, err := a.Step(at(0)); err != nil || len(got) != nodes*8 {
+		b.Fatal(len(got), err)
+	}
+	w := plain("w", members, 0)
+	w.Queue, w.Roles[0].Demand.GPUs = "all", 8
+	if err := a.Submit(at(10), w); err != nil {
+		b.Fatal(err)
+	}
+	return a
+}
+
+// One gang takes back the room of many small jobs that borrowed it.
+func BenchmarkReclaim(b *testing.B) {
+	for _, size := range []struct{ racks, members int }{{2, 10}, {10, 50}, {20, 100}} {
+		b.Run(fmt.Sprintf("nodes=%d/jobs=%d/gang=%d", size.racks*50, size.racks*400, size.members), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				a := crowdOfOnes(b, size.racks, size.members)
+				b.StartTimer()
+				if got, err := a.Step(at(10)); err != nil || len(got) != size.members*8 {
+					b.Fatal(len(got), err)
+				}
+			}
+		})
+	}
+}
+
+// As BenchmarkStepAfterAnEnd, where waiting gangs may take room but all are of one
+// priority, and where those that wait are of a higher one and the holders bear nothing.
+func BenchmarkStepAfterAnEndTaking(b *testing.B) {
+	for _, higher := range []bool{false, true} {
+		b.Run(fmt.Sprintf("nodes=1024/queued=10000/higher=%v", higher), func(b *testing.B) {
+			a, err := gang.New(gang.Config{Placer: place(32, 32, 8), StartAtOnce: true, Preempt: gang.PreemptOn})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := 0
+			submit := func(now, members int) {
+				g := plain(lockstep.JobID(fmt.Sprintf("j%06d", n)), members, 1000+n%5000)
+				g.Roles[0].Demand.GPUs = 8
+				if higher && n >= 1024 {
+					g.Priority = 1
+				}
+				g.Capabilities.Preemptible = n == 7 && higher
+				n++
+				if err := a.Submit(at(now), g); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for n < 1024 {
+				submit(0, 1)
+			}
+			dst, err := a.AppendStep(nil, at(0))
+			if err != nil {
+				b.Fatal(err)
+			}
+			for n < 11024 {
+				submit(1, 2+n%7)
+			}
+			live := a.AppendJobs(nil, gang.Running)
+			if dst, err = a.AppendStep(dst[:0], at(1)); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for k := 2; b.Loop(); k++ {
+				if err := a.Finish(at(k), live[k%len(live)], 0); err != nil {
+					b.Fatal(err)
+				}
+				submit(k, 1)
+				if dst, err = a.AppendStep(dst[:0], at(k)); err != nil {
+					b.Fatal(err)
+				}
+				for _, x := range dst {
+					if x.Kind == lockstep.ActionStart {
+						live = append(live, x.Job)
+					}
+				}
+			}
+		})
+	}
 }

@@ -74,6 +74,9 @@ func (a *Admission) endBoundary(failed bool) error {
 		}
 	}
 	a.due = slices.DeleteFunc(a.due, func(j *job) bool { return !j.due })
+	if err := a.settleVictims(failed); err != nil && first == nil {
+		first = err
+	}
 	if first == nil && !failed && !a.p.blocked && !a.p.cut {
 		for _, j := range a.p.stayed {
 			if err := a.grow(j); err != nil {
@@ -149,7 +152,7 @@ func (a *Admission) resettle(j *job, quota *lockstep.Request, proposed bool) (ke
 		return false, err
 	}
 	if !ok {
-		return false, a.yield(j, ReasonTerm)
+		return false, a.yield(j, j.leaves())
 	}
 	if err := a.take(j, &a.scratch.plan); err != nil {
 		return false, err
@@ -201,16 +204,32 @@ func (a *Admission) charge(j *job, counts []int) error {
 	return nil
 }
 
-// decidedNow takes note that the due holder j is decided.
+// leaves is why j leaves its room, in whole or part, in this pass.
+func (j *job) leaves() lockstep.Reason {
+	if j.victim {
+		return j.why
+	}
+	return ReasonTerm
+}
+
+// decidedNow takes note that the due holder, or the victim, j is decided.
 func (a *Admission) decidedNow(j *job) {
+	if j.victim {
+		j.victim, j.moved = false, false
+		return
+	}
 	a.soften(j, false)
 	j.due, j.moved, j.decided = false, false, true
 	a.p.undecided--
 }
 
-// extend lets j stay as it is for another term.
+// extend lets j stay as it is for another term; a victim just stays.
 func (a *Admission) extend(j *job) {
+	victim := j.victim
 	a.decidedNow(j)
+	if victim {
+		return
+	}
 	a.emit(j, lockstep.Action{Kind: lockstep.ActionExtend, Plan: j.plan})
 	a.p.stayed = append(a.p.stayed, j)
 }
@@ -245,6 +264,7 @@ func (a *Admission) findPlace(j *job, quota *lockstep.Request) (bool, error) {
 // fewer members in place, or to move.
 func (a *Admission) conclude(j *job) {
 	gone, inPlace := missing(j.was, j.plan.Members)
+	why := j.leaves()
 	if end := later(j.start, j.wall()); inPlace && j.end != end {
 		a.setEnd(j, end)
 	}
@@ -259,17 +279,17 @@ func (a *Admission) conclude(j *job) {
 		}
 		a.decidedNow(j)
 		a.setOld(j, left)
-		j.phase, j.reason = Resizing, ReasonTerm
-		a.emit(j, lockstep.Action{Kind: lockstep.ActionResize, Plan: j.plan, Reason: ReasonTerm, Eviction: a.eviction(j, gone, left, ReasonTerm)})
+		j.phase, j.reason = Resizing, why
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionResize, Plan: j.plan, Reason: why, Eviction: a.eviction(j, gone, left, why)})
 	default:
 		a.decidedNow(j)
 		a.setOld(j, j.was)
-		j.phase, j.reason, j.told = Moving, ReasonTerm, true
+		j.phase, j.reason, j.told = Moving, why, true
 		a.await(j)
 		if i, found := slices.BinarySearch(j.waits, j.id); !found { // for itself in any case
 			a.setWaits(j, slices.Insert(j.waits, i, j.id))
 		}
-		a.emit(j, lockstep.Action{Kind: lockstep.ActionMove, Plan: j.plan, Reason: ReasonTerm, Eviction: a.eviction(j, nil, j.was, ReasonTerm)})
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionMove, Plan: j.plan, Reason: why, Eviction: a.eviction(j, nil, j.was, why)})
 	}
 }
 
@@ -317,10 +337,19 @@ func (a *Admission) leave(j *job, reason lockstep.Reason, requeue bool) {
 func (a *Admission) eviction(j *job, ranks []int, members []lockstep.Member, reason lockstep.Reason) *lockstep.Eviction {
 	c := &j.gang.Capabilities
 	e := &lockstep.Eviction{Job: j.id, For: j.waitFor, Ranks: ranks, Reason: reason, Grace: c.Grace}
-	e.Cost = lockstep.EvictionCost{Save: c.Save, Restore: c.Restore}
-	for i := range members {
-		d := &j.gang.Roles[members[i].Role].Demand
-		e.Cost.Devices = e.Cost.Devices.Add(d.DeviceShare().Mul(int64(d.GPUs)))
+	e.Cost = lockstep.EvictionCost{Save: c.Save, Restore: c.Restore, Devices: devicesOf(j.gang, members)}
+	if ranks == nil && j.cost != nil {
+		e.Cost = *j.cost
 	}
 	return e
+}
+
+// devicesOf is how much of devices members of g hold.
+func devicesOf(g *lockstep.Gang, members []lockstep.Member) lockstep.MilliGPU {
+	var sum lockstep.MilliGPU
+	for i := range members {
+		d := &g.Roles[members[i].Role].Demand
+		sum = sum.Add(d.DeviceShare().Mul(int64(d.GPUs)))
+	}
+	return sum
 }

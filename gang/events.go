@@ -20,6 +20,8 @@ const (
 	ReasonFailed    lockstep.Reason = "failed"    // ReasonFailed: it died.
 	ReasonInvalid   lockstep.Reason = "invalid"   // ReasonInvalid: the placer can never place it, such as for a level that does not exist.
 	ReasonBackoff   lockstep.Reason = "backoff"   // ReasonBackoff: its last hold lapsed; it is tried again later.
+	ReasonPreempted lockstep.Reason = "preempted" // ReasonPreempted: its room goes to another of its queue that comes first.
+	ReasonReclaimed lockstep.Reason = "reclaimed" // ReasonReclaimed: its room goes to one of another tenant or queue.
 )
 
 // Apply takes note of e by the method of its kind. An attempt in an event is that of
@@ -124,6 +126,7 @@ func (a *Admission) Adopt(now time.Time, plan *lockstep.Plan, started time.Time)
 	a.attempts++
 	j.attempt, j.plan, j.phase, j.begun, j.start = a.attempts, plan.Clone(), Running, true, s
 	a.setEnd(j, later(s, j.wall()))
+	a.runs++
 	a.freed() // and the placer's room changed under reservations
 	return nil
 }
@@ -142,16 +145,21 @@ func adoptable(plan *lockstep.Plan) error {
 	if plan.Job != plan.Gang.ID {
 		return invalid(".Job", strconv.Quote(string(plan.Job)), "its gang is "+string(plan.Gang.ID))
 	}
-	last := lockstep.Member{}
-	for i, m := range plan.Members {
-		at := ".Members[" + strconv.Itoa(i) + "]"
-		switch {
-		case m.Role < last.Role || int(m.Role) >= len(plan.Gang.Roles):
-			return invalid(at+".Role", strconv.Itoa(int(m.Role)), "want the gang's roles in their order")
-		case m.Node.Validate() != nil:
-			return invalid(at+".Node", strconv.Quote(string(m.Node)), "not the name of a node")
+	for _, list := range []struct {
+		field   string
+		members []lockstep.Member
+	}{{".Members[", plan.Members}, {".Spares[", plan.Spares}} {
+		last := lockstep.Member{}
+		for i, m := range list.members {
+			at := list.field + strconv.Itoa(i) + "]"
+			switch {
+			case m.Role < last.Role || int(m.Role) >= len(plan.Gang.Roles):
+				return invalid(at+".Role", strconv.Itoa(int(m.Role)), "want the gang's roles in their order")
+			case m.Node.Validate() != nil:
+				return invalid(at+".Node", strconv.Quote(string(m.Node)), "not the name of a node")
+			}
+			last = m
 		}
-		last = m
 	}
 	for i, n := range plan.AppendCounts(nil, len(plan.Gang.Roles)) {
 		if r := &plan.Gang.Roles[i]; n < r.Min || n > r.Limit() {
@@ -198,7 +206,8 @@ func (a *Admission) Cancel(now time.Time, job lockstep.JobID) error {
 // stop tells the running job j to leave; its room stays its own until it has.
 func (a *Admission) stop(j *job, reason lockstep.Reason, requeue bool) {
 	a.setDue(j, false)
-	j.waitFor = ""
+	a.setReplan(j, false)
+	j.waitFor, j.lost = "", nil
 	c := &j.gang.Capabilities
 	a.setEnd(j, later(a.now, later(int64(c.Grace), int64(c.Save))))
 	a.leave(j, reason, requeue)
@@ -212,6 +221,7 @@ func (a *Admission) endHold(j *job, t int64, reason lockstep.Reason, gone bool) 
 	a.now = t
 	a.setWaits(j, nil)
 	a.setReplan(j, false)
+	a.endApart(j)
 	if j.told {
 		a.emit(j, lockstep.Action{Kind: lockstep.ActionRelease, Reason: reason})
 	}
@@ -226,7 +236,7 @@ func (a *Admission) endHold(j *job, t int64, reason lockstep.Reason, gone bool) 
 
 // requeueNow makes j wait again, in its old place in the default order.
 func (a *Admission) requeueNow(j *job, reason lockstep.Reason) {
-	j.phase, j.reason, j.requeue, j.waitFor = Queued, reason, false, ""
+	j.phase, j.reason, j.requeue, j.waitFor, j.tried = Queued, reason, false, "", false
 	j.end = forever
 	j.failed, j.roomless, j.delays = 0, delay{}, delay{}
 	a.expireRefusals(j)
@@ -237,10 +247,11 @@ func (a *Admission) requeueNow(j *job, reason lockstep.Reason) {
 	a.stale = true
 }
 
-// Confirm says that the member of rank is ready. When all are, the gang starts.
-// To repeat one is no error, nor is one for a gang that started. One for a hold
-// that is over, by its deadline or before, is lockstep.ErrStale or
-// lockstep.ErrConflict and brings nothing back.
+// Confirm says that the member of rank is ready. When all are whom the reserve named,
+// the gang starts or, if those were tried first, all of it is held. To repeat one is
+// no error, nor is one for a gang that started. One for a hold that is over, by its
+// deadline or before, is lockstep.ErrStale or lockstep.ErrConflict and brings nothing
+// back.
 func (a *Admission) Confirm(now time.Time, job lockstep.JobID, attempt lockstep.Attempt, rank int) error {
 	j, t, err := a.find("confirm", now, job, attempt)
 	switch {
@@ -263,7 +274,11 @@ func (a *Admission) Confirm(now time.Time, job lockstep.JobID, attempt lockstep.
 		return nil
 	}
 	j.confirmed[rank] = true
-	if j.missing--; j.missing == 0 {
+	switch j.missing--; {
+	case j.missing > 0:
+	case j.trial > 0:
+		a.passTrial(j)
+	default:
 		a.begin(j)
 	}
 	return nil
@@ -288,7 +303,7 @@ func (a *Admission) Refuse(now time.Time, job lockstep.JobID, attempt lockstep.A
 		j.refused = slices.Insert(j.refused, i, refusal{Node: node})
 	}
 	j.refused[i].Until = later(t, int64(a.cfg.Exclude))
-	if onNode(j.plan.Members, node) {
+	if onNode(j.plan.Members, node) || onNode(j.plan.Spares, node) {
 		a.setReplan(j, true)
 	}
 	return nil
@@ -366,6 +381,7 @@ func (a *Admission) Evicted(now time.Time, job lockstep.JobID, attempt lockstep.
 	case Resizing:
 		a.now = t
 		j.phase, j.reason, j.shrunk = Running, "", true
+		a.runs++
 		a.clean(j)
 	case Moving:
 		a.now = t
@@ -395,8 +411,8 @@ func (a *Admission) Evicted(now time.Time, job lockstep.JobID, attempt lockstep.
 }
 
 // Due says that the term of job is over: the next Step decides whether it keeps
-// its devices. It may be repeated, and means nothing for a job that leaves. To
-// preempt at any other time, call the eligible victims due.
+// its devices. It may be repeated, and means nothing for a job that leaves. Who may
+// be taken from before its term is over, Preempt says.
 //
 // Until its turn in the order a due holder is soft if it is Preemptible: a job
 // proposed ahead of it that has no other room may take its room. If it is enough

@@ -69,11 +69,11 @@ func ExampleAdmission_Forecast() {
 	if _, err := a.Step(now); err != nil {
 		panic(err)
 	}
-	start, _ := a.Forecast("b")
-	fmt.Println("running", a.AppendJobs(nil, gang.Running), "b at", start.Format(time.Kitchen))
+	b, _ := a.Forecast("b")
+	fmt.Println("running", a.AppendJobs(nil, gang.Running), "b at", b.Start.Format(time.Kitchen), "on", b.Nodes())
 	e, _ := a.Explain("d")
 	fmt.Println(e.String())
 	// Output:
-	// running [a c] b at 10:00AM
+	// running [a c] b at 10:00AM on [n0 n1 n2 n3]
 	// d: does not fit: busy, 0 of 1 members
 }

@@ -7,32 +7,19 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 )
 
-// Forecast returns when job is expected to start by its reservation; false when
-// it has none, or none with a time. Reservations are those of the latest Step.
-func (a *Admission) Forecast(job lockstep.JobID) (time.Time, bool) {
-	for i := range a.res {
-		if r := &a.res[i]; string(r.job.id) == string(job) && r.start != forever {
-			return lockstep.FromNanos(max(r.start, a.now)), true
-		}
-	}
-	return time.Time{}, false
-}
-
-// Explain says why job waits, or where it stands. For a waiting job it asks the
-// placer too, if that is an Explainer.
+// Explain says why job waits, or where it stands. For a waiting job its notes go
+// stage by stage: quota, placer (as the placer tells, if it is an Explainer), gang
+// (nodes closed, refused or kept for windows; reservations) and preemption (who
+// would make room, or why nobody does, also where Config.Preempt is off). Changes
+// are what would let it in at its turn, beside the reservations of others as they are
+// (those ahead of it may take what a change brings, or be promised it): each was tried, but what only the placer can try: adding, and opening nodes that it has closed.
+// It changes nothing, and costs some tens of fits, and one Victims.
 func (a *Admission) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	j := a.jobs[job]
 	if j == nil {
 		return lockstep.Explanation{}, false
 	}
 	e := lockstep.Explanation{Job: j.id, Verdict: a.verdictOf(j)}
-	if x, ok := a.cfg.Placer.(Explainer); ok && j.phase == Queued && e.Verdict.Reason != ReasonBackoff {
-		if told, err := x.Explain(a.request(j, a.now, a.latestEnd(j))); err == nil {
-			e.Counts, e.Changes, e.Notes = told.Counts, told.Changes, told.Notes
-		} else {
-			a.note(&e, "placer", lockstep.ReasonUnsupported, err.Error())
-		}
-	}
 	a.explainPhase(j, &e)
 	return e, true
 }
@@ -96,20 +83,14 @@ func (a *Admission) explainWait(j *job, e *lockstep.Explanation) {
 	if j.shape.impossible == a.opens && e.Verdict.Reason != lockstep.ReasonCapacity {
 		a.note(e, stage, lockstep.ReasonCapacity, "would not fit if everybody left")
 	}
-	for i := range a.res {
-		r := &a.res[i]
-		switch {
-		case r.job != j:
-			continue
-		case r.start == forever:
-			a.note(e, stage, lockstep.ReasonReserved, "room is kept for it; who is in it gave no end")
-		default:
-			a.note(e, stage, lockstep.ReasonReserved, "is to start at "+lockstep.FromNanos(max(r.start, a.now)).Format(time.RFC3339))
-		}
-		e.Changes = append(e.Changes, lockstep.Change{Kind: lockstep.ChangeWait})
+	if j.notUntil > a.now {
 		return
 	}
-	if e.Verdict.Reason == lockstep.ReasonReserved && len(a.res) > 0 {
-		a.note(e, stage, lockstep.ReasonReserved, "would delay "+string(a.res[0].job.id))
-	}
+	x := &inquiry{a: a, j: j, e: e}
+	x.quota()
+	x.placer()
+	x.nodes()
+	x.reservations()
+	x.preemption()
+	x.changes()
 }

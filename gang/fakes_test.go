@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +33,8 @@ func newLedger(limit int) *ledger {
 
 func (l *ledger) Check(g *lockstep.Gang, counts []int) lockstep.Verdict {
 	if n := int(g.GPUs(counts) / lockstep.WholeGPU); l.used[g.Tenant]+n > l.limit {
-		return lockstep.Verdict{Reason: lockstep.ReasonQuota, Requested: int64(n), Available: int64(l.limit - l.used[g.Tenant])}
+		milli := int64(lockstep.WholeGPU)
+		return lockstep.Verdict{Reason: lockstep.ReasonQuota, Resource: lockstep.ResourceGPU, Requested: int64(n) * milli, Available: int64(l.limit-l.used[g.Tenant]) * milli}
 	}
 	return lockstep.Verdict{Feasible: true}
 }
@@ -58,6 +60,82 @@ func (l *ledger) Refund(job lockstep.JobID) error {
 	l.used[c.tenant] -= c.gpus
 	delete(l.charges, job)
 	return nil
+}
+
+// shares is a Quota that lends, and a Reclaimer: each tenant deserves so many devices
+// and may use more while others use less. What was lent goes back to a tenant
+// within what it deserves; within a tenant higher priority takes from lower.
+type shares struct {
+	*ledger
+	total    int
+	deserved map[lockstep.TenantID]int
+	gangs    map[lockstep.JobID]*lockstep.Gang
+	named    map[lockstep.JobID][]lockstep.JobID // from whom each might take, last
+}
+
+func newShares(total int, deserved map[lockstep.TenantID]int) *shares {
+	return &shares{ledger: newLedger(1 << 30), total: total, deserved: deserved, gangs: map[lockstep.JobID]*lockstep.Gang{}, named: map[lockstep.JobID][]lockstep.JobID{}}
+}
+
+func (s *shares) room(t lockstep.TenantID) int {
+	all := 0
+	for _, n := range s.used {
+		all += n
+	}
+	return max(s.deserved[t]-s.used[t], s.total-all)
+}
+
+func (s *shares) Check(g *lockstep.Gang, counts []int) lockstep.Verdict {
+	n, room := int(g.GPUs(counts)/lockstep.WholeGPU), s.room(g.Tenant)
+	all := 0
+	for _, u := range s.used {
+		all += u
+	}
+	if n > room || all+n > s.total {
+		milli := int64(lockstep.WholeGPU)
+		return lockstep.Verdict{Reason: lockstep.ReasonQuota, Resource: lockstep.ResourceGPU, Requested: int64(n) * milli, Available: int64(min(room, s.total-all)) * milli}
+	}
+	return lockstep.Verdict{Feasible: true}
+}
+
+func (s *shares) Charge(g *lockstep.Gang, counts []int) error {
+	s.gangs[g.ID] = g
+	err := s.ledger.Charge(g, counts)
+	all := 0
+	for _, n := range s.used {
+		all += n
+	}
+	if all > s.total {
+		s.wrong = fmt.Sprintf("%s makes it %d of %d", g.ID, all, s.total)
+	}
+	return err
+}
+
+func (s *shares) Reclaim(g *lockstep.Gang, counts []int, out *lockstep.Candidates) {
+	n := int(g.GPUs(counts) / lockstep.WholeGPU)
+	entitled := s.used[g.Tenant]+n <= s.deserved[g.Tenant]
+	limits := map[lockstep.TenantID]int32{}
+	s.named[g.ID] = nil
+	for _, id := range slices.Sorted(maps.Keys(s.charges)) {
+		h := s.gangs[id]
+		c := lockstep.Candidate{Job: id}
+		switch over := s.used[h.Tenant] - s.deserved[h.Tenant]; {
+		case h.Tenant == g.Tenant && h.Priority < g.Priority:
+			c.Tier = 1
+		case h.Tenant != g.Tenant && entitled && over > 0:
+			l, ok := limits[h.Tenant]
+			if !ok {
+				l = int32(len(out.Limits))
+				limits[h.Tenant] = l
+				out.Limits = append(out.Limits, lockstep.Resources{lockstep.ResourceGPU: int64(over) * int64(lockstep.WholeGPU)})
+			}
+			c.Limits = []int32{l}
+		default:
+			continue
+		}
+		out.Jobs = append(out.Jobs, c)
+		s.named[g.ID] = append(s.named[g.ID], id)
+	}
 }
 
 // shuffled is an Orderer whose order differs from pass to pass, with names in it

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/gang"
 )
 
 var errFlaky = errors.New("the placer is out of order")
@@ -40,6 +41,13 @@ func (f *flaky) Release(job lockstep.JobID) error {
 	return f.cluster.Release(job)
 }
 
+func (f *flaky) Victims(r *lockstep.Request, c *lockstep.Candidates, out *lockstep.Preempted) (lockstep.Verdict, error) {
+	if f.rng.Float64() < f.fail {
+		return lockstep.Verdict{}, errFlaky
+	}
+	return f.cluster.(gang.Preempter).Victims(r, c, out)
+}
+
 // Whatever fails in the middle of a decision, the account stays right, and once
 // it no longer fails everybody gets a turn.
 func TestFailingPlacersBreakNoInvariant(t *testing.T) {
@@ -49,7 +57,11 @@ func TestFailingPlacersBreakNoInvariant(t *testing.T) {
 	}
 	for seed := range seeds {
 		var f *flaky
-		w := newStorm(uint64(seed), 0, func(racks, nodes, devices int) cluster {
+		storm := newStorm
+		if seed%2 == 1 {
+			storm = newTakingStorm
+		}
+		w := storm(uint64(seed), 0, func(racks, nodes, devices int) cluster {
 			f = &flaky{cluster: reference(racks, nodes, devices), rng: rand.New(rand.NewPCG(uint64(seed), 9)), fail: 0.02}
 			return f
 		})

@@ -38,7 +38,7 @@ func (s *bytesSource) Uint64() uint64 {
 
 func FuzzStorm(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, n := range []int{40, 400, 4000} {
+	for _, n := range []int{40, 401, 4000, 4001} {
 		data := make([]byte, n)
 		for i := range data {
 			data[i] = byte(r.Uint32())
@@ -49,7 +49,11 @@ func FuzzStorm(f *testing.F) {
 		if len(data) > 8000 {
 			return
 		}
-		w := newStorm(seed, 0.05, reference)
+		storm := newStorm
+		if seed%2 == 1 {
+			storm = newTakingStorm
+		}
+		w := storm(seed, 0.05, reference)
 		w.rng = rand.New(&bytesSource{data: data})
 		require.NoError(t, w.run(len(data)/16))
 		require.NoError(t, w.calm())
@@ -58,7 +62,11 @@ func FuzzStorm(f *testing.F) {
 
 // snapshotOf returns the body of a snapshot taken in a storm.
 func snapshotOf(seed uint64, steps int) []byte {
-	w := newStorm(seed, 0, reference)
+	storm := newStorm
+	if seed%2 == 1 {
+		storm = newTakingStorm
+	}
+	w := storm(seed, 0, reference)
 	if err := w.run(steps); err != nil {
 		panic(err)
 	}
@@ -76,7 +84,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`{"now":0,"jobs":[{"gang":{"id":"a","roles":[{"min":1}]},"phase":"held"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sum := sha256.Sum256(body)
-		text := "lockstep gang 1\n" + hex.EncodeToString(sum[:]) + "\n" + string(body)
+		text := "lockstep/gang 2 " + hex.EncodeToString(sum[:]) + "\n" + string(body)
 		a, err := gang.Restore(gang.Config{Placer: placertest.NewReference(2, 2, 4, 0), Quota: newLedger(1 << 30)}, strings.NewReader(text))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
@@ -105,8 +113,8 @@ func TestRestoreRefusesWhatIsDamaged(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, w.a.Snapshot(&b))
 	for _, damaged := range []string{
-		"", "lockstep gang 2\n", b.String()[:b.Len()-1], strings.Replace(b.String(), `"now":`, `"now":1`, 1),
-		strings.Replace(b.String(), "gang 1", "gang 9", 1),
+		"", "lockstep/gang 3\n", b.String()[:b.Len()-1], strings.Replace(b.String(), `"now":`, `"now":1`, 1),
+		strings.Replace(b.String(), "gang 2", "gang 9", 1),
 	} {
 		_, err := gang.Restore(w.cfg, strings.NewReader(damaged))
 		require.ErrorIs(t, err, lockstep.ErrInvalid)

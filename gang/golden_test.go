@@ -3,9 +3,12 @@ package gang_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/gang"
@@ -14,25 +17,24 @@ import (
 )
 
 func TestGoldenTraces(t *testing.T) {
-	golden.Run(t, "testdata/*.txt", func(t *testing.T) func(golden.Command) string {
+	golden.Run(t, "testdata/golden/*.txt", func(t *testing.T) func(golden.Command) string {
 		return (&script{t: t}).do
 	})
 }
 
 // script executes the commands of a trace; times are seconds.
 type script struct {
-	t   *testing.T
-	a   *gang.Admission
-	now int
+	t     *testing.T
+	a     *gang.Admission
+	nodes []lockstep.NodeID
+	quota *shares
+	now   int
 }
 
 func (s *script) do(c golden.Command) string {
 	switch c.Name {
 	case "cluster":
-		c.Allow("racks", "nodes", "devices", "backfill", "once")
-		cfg := gang.Config{Hold: 30 * time.Second, Backoff: 10 * time.Second, Backfill: gang.Backfill(c.Int("backfill", 0)), StartAtOnce: c.Bool("once", false)}
-		s.a = admission(s.t, placertest.NewReference(c.Int("racks", 1), c.Int("nodes", 1), c.Int("devices", 1), 0), cfg)
-		return ""
+		return s.cluster(c)
 	case "at":
 		_, err := fmt.Sscan(c.Arg(0), &s.now)
 		return s.answer(err)
@@ -49,6 +51,22 @@ func (s *script) do(c golden.Command) string {
 		return s.step()
 	case "jobs":
 		return s.jobs()
+	case "forecast":
+		f, ok := s.a.Forecast(lockstep.JobID(c.Arg(0)))
+		if !ok {
+			return "no reservation"
+		}
+		when := "when who is there leaves"
+		if !f.Start.IsZero() {
+			when = fmt.Sprintf("at %d", seconds(f.Start))
+		}
+		return fmt.Sprintf("%s on%s", when, places(f.Members))
+	case "idle":
+		return fmt.Sprint(s.a.AppendIdle(nil, s.nodes, at(c.Int("until", s.now))))
+	case "reconsider":
+		return s.answer(s.a.Reconsider(at(s.now)))
+	case "used":
+		return fmt.Sprint(s.quota.used)
 	case "explain":
 		e, _ := s.a.Explain(lockstep.JobID(c.Arg(0)))
 		return e.String()
@@ -62,7 +80,7 @@ func (s *script) do(c golden.Command) string {
 }
 
 func (s *script) gang(c golden.Command) *lockstep.Gang {
-	c.Allow("members", "least", "wall", "priority", "required", "bears")
+	c.Allow("members", "least", "wall", "priority", "required", "bears", "tenant", "canary", "spares", "preempt")
 	g := plain(lockstep.JobID(c.Arg(0)), c.Int("members", 1), c.Int("wall", 0))
 	g.Priority = lockstep.Priority(c.Int("priority", 0))
 	g.Required = lockstep.Level(c.Get("required"))
@@ -72,7 +90,36 @@ func (s *script) gang(c golden.Command) *lockstep.Gang {
 	bears := c.Get("bears")
 	g.Capabilities.Preemptible = strings.Contains(bears, "stop")
 	g.Capabilities.Resizable = strings.Contains(bears, "shrink")
+	g.Capabilities.Replaceable = strings.Contains(bears, "replace")
+	g.Tenant, g.Canary, g.Roles[0].Spares = lockstep.TenantID(c.Get("tenant")), c.Int("canary", 0), c.Int("spares", 0)
+	g.Preemption = lockstep.Preemption(c.Get("preempt"))
 	return g
+}
+
+// cluster begins anew. With quota, tenants deserve what it says and lend what they
+// do not use.
+func (s *script) cluster(c golden.Command) string {
+	c.Allow("racks", "nodes", "devices", "backfill", "once", "preempt", "victims", "quota")
+	cfg := gang.Config{
+		Hold: 30 * time.Second, Backoff: 10 * time.Second, Backfill: gang.Backfill(c.Int("backfill", 0)), StartAtOnce: c.Bool("once", false),
+		Preempt: gang.Preempt(c.Get("preempt")), MaxVictims: c.Int("victims", 0),
+	}
+	if c.Has("quota") {
+		deserved, total := map[lockstep.TenantID]int{}, 0
+		for _, part := range c.List("quota") {
+			name, n, _ := strings.Cut(part, ":")
+			k, err := strconv.Atoi(n)
+			require.NoError(s.t, err)
+			deserved[lockstep.TenantID(name)] = k
+			total += k
+		}
+		s.quota = newShares(total, deserved)
+		cfg.Quota = s.quota
+	}
+	p := placertest.NewReference(c.Int("racks", 1), c.Int("nodes", 1), c.Int("devices", 1), 0)
+	s.nodes = p.Nodes()
+	s.a = admission(s.t, p, cfg)
+	return ""
 }
 
 func (s *script) event(c golden.Command) string {
@@ -86,7 +133,10 @@ func (s *script) event(c golden.Command) string {
 			return s.answer(s.a.Apply(e))
 		}
 		st, _ := s.a.State(e.Job)
-		for e.Rank = range st.Plan.Members {
+		for e.Rank = range len(st.Plan.Members) {
+			if st.Trial > 0 && e.Rank == st.Trial {
+				return ""
+			}
 			if err := s.a.Apply(e); err != nil {
 				return s.answer(err)
 			}
@@ -125,6 +175,9 @@ func (s *script) step() string {
 		line := fmt.Sprintf("%s %s", x.Kind, x.Job)
 		if x.Plan != nil {
 			line += " on" + places(x.Plan.Members)
+			if len(x.Plan.Spares) > 0 {
+				line += " and" + places(x.Plan.Spares) + " to spare"
+			}
 		}
 		if !x.Deadline.IsZero() {
 			line += fmt.Sprintf(" until %d", seconds(x.Deadline))
@@ -138,6 +191,9 @@ func (s *script) step() string {
 			}
 			if e.For != "" {
 				line += " for " + string(e.For)
+			}
+			if e.Cost.Lost > 0 {
+				line += fmt.Sprintf(" losing %v on %v", e.Cost.Lost, e.Cost.Devices)
 			}
 		}
 		if x.Reason != "" {
@@ -164,10 +220,13 @@ func (s *script) jobs() string {
 		if st.Plan != nil {
 			line += " on" + places(st.Plan.Members)
 		}
+		if st.Trial > 0 {
+			line += fmt.Sprintf(" tries %d", st.Trial)
+		}
 		if len(st.Waits) > 0 {
 			line += fmt.Sprintf(" waits for %v", st.Waits)
 		}
-		if start, ok := s.a.Forecast(id); ok {
+		if start, ok := forecast(s.a, id); ok {
 			line += fmt.Sprintf(" to start at %d", seconds(start))
 		}
 		lines = append(lines, line)

@@ -48,7 +48,7 @@ func (a *Admission) findGrowth(j *job, counts []int) (bool, error) {
 	}
 	grown := a.scratch.plan.Members
 	_, within := missing(grown, j.plan.Members)
-	if !within || len(grown) == len(j.plan.Members) || a.touchesDirty(grown) {
+	if !within || len(grown) == len(j.plan.Members) || a.touchesDirty(room(&a.scratch.plan)) {
 		return false, nil
 	}
 	if a.cfg.Quota == nil {

@@ -39,12 +39,18 @@ func summary(actions []lockstep.Action) []string {
 	return out
 }
 
+// forecast returns the start that job is promised, if one is known.
+func forecast(a *gang.Admission, job lockstep.JobID) (time.Time, bool) {
+	f, ok := a.Forecast(job)
+	return f.Start, ok && !f.Start.IsZero()
+}
+
 func phase(a *gang.Admission, job lockstep.JobID) gang.Phase {
 	s, _ := a.State(job)
 	return s.Phase
 }
 
-func TestPartOfAGangNeverStarts(t *testing.T) { // H1, H5
+func TestSymptomH1H5PartOfAGangNeverStarts(t *testing.T) { // H1, H5
 	p := placertest.NewReference(1, 2, 4, 0)
 	a := admission(t, p, gang.Config{})
 	require.NoError(t, a.Submit(at(0), plain("twenty", 20, 0)))
@@ -63,7 +69,7 @@ func TestPartOfAGangNeverStarts(t *testing.T) { // H1, H5
 	require.Equal(t, []lockstep.JobID{"busy"}, p.Jobs())
 }
 
-func TestTwoGangsNeverHoldHalves(t *testing.T) { // H2
+func TestSymptomH2TwoGangsNeverHoldHalves(t *testing.T) { // H2
 	p := placertest.NewReference(1, 100, 1, 0)
 	a := admission(t, p, gang.Config{})
 	require.NoError(t, a.Submit(at(0), plain("a", 100, 0)))
@@ -73,7 +79,7 @@ func TestTwoGangsNeverHoldHalves(t *testing.T) { // H2
 	require.Nil(t, p.Plan("b"))
 }
 
-func TestNobodyHoldsForAPartnerThatCannotCome(t *testing.T) { // H3: one job, whose roles are the group's gangs
+func TestSymptomH3NobodyHoldsForAPartnerThatCannotCome(t *testing.T) { // H3: one job, whose roles are the group's gangs
 	p := placertest.NewReference(1, 4, 1, 0)
 	a := admission(t, p, gang.Config{})
 	ab := plain("ab", 2, 0)
@@ -87,7 +93,7 @@ func TestNobodyHoldsForAPartnerThatCannotCome(t *testing.T) { // H3: one job, wh
 	require.Equal(t, []string{"reserve cd"}, summary(step(t, a, 0)))
 }
 
-func TestAHoldEndsAtItsDeadline(t *testing.T) { // H4
+func TestSymptomH4AHoldEndsAtItsDeadline(t *testing.T) { // H4
 	p := placertest.NewReference(1, 10, 1, 0)
 	a := admission(t, p, gang.Config{Hold: 30 * time.Second, Backoff: 10 * time.Second})
 	require.NoError(t, a.Submit(at(0), plain("ten", 10, 0)))
@@ -270,7 +276,7 @@ func TestAdoptedGangsCountAndEnd(t *testing.T) {
 	require.Equal(t, 1, quota.used[""])
 	require.NoError(t, a.Submit(at(50), plain("pair", 2, 10)))
 	require.Empty(t, step(t, a, 50))
-	start, ok := a.Forecast("pair")
+	start, ok := forecast(a, "pair")
 	require.True(t, ok)
 	require.Equal(t, 100, seconds(start))
 	require.NoError(t, a.Finish(at(60), "old", 0))

@@ -52,8 +52,20 @@ type Explainer interface {
 	Explain(r *lockstep.Request) (lockstep.Explanation, error)
 }
 
+// Preempter is what a Placer can also do to find whom to stop so that a gang gets
+// in. Config.Preempt needs it, and WhatIf.
+type Preempter interface {
+	// Victims finds room for r that some of c would have to leave, and writes it
+	// and them to out; it changes nothing. Each eviction is of a whole job or, with
+	// Ranks, of some members of one that may shrink, which keeps its Min. The set is
+	// minimal: with any of them left out r would not fit. Those of higher tiers
+	// are never taken where lower ones suffice, and no limit of c is exceeded.
+	Victims(r *lockstep.Request, c *lockstep.Candidates, out *lockstep.Preempted) (lockstep.Verdict, error)
+}
+
 // Quota says how much a tenant or queue may use. It must be deterministic.
-// Counts are members of each role.
+// Counts are members of each role, without spares: whether it charges those as well
+// is its own affair.
 type Quota interface {
 	// Check reports whether g may use counts members now, beside all charges.
 	Check(g *lockstep.Gang, counts []int) lockstep.Verdict
@@ -62,4 +74,36 @@ type Quota interface {
 	Charge(g *lockstep.Gang, counts []int) error
 	// Refund gives back the whole charge of job.
 	Refund(job lockstep.JobID) error
+}
+
+// Reclaimer is what a Quota can also do to say from whom a gang may take room.
+type Reclaimer interface {
+	// Reclaim lists the charged jobs that may have to make room for counts members
+	// of g, with tiers and limits, so that whatever is taken within the limits
+	// leaves each queue what it deserves. The order of the jobs is that in which they
+	// go for want of quota. Costs, Min and Max are filled in by the caller. Who is
+	// listed depends on nothing of g but its tenant, queue, priority and demands.
+	Reclaim(g *lockstep.Gang, counts []int, out *lockstep.Candidates)
+}
+
+// Ranker is what an Orderer can also do: say which due holders go first when one
+// has to make room for a job that is proposed ahead of it.
+type Ranker interface {
+	// Ahead reports whether the due holder a is to stay rather than b.
+	Ahead(a, b lockstep.JobID) bool
+}
+
+// AfterChecker is what a Quota can also do to say what Check would say if others had
+// given back what they have, without their doing so.
+type AfterChecker interface {
+	// CheckAfter reports whether g may use counts members once evictions are carried
+	// out. It changes nothing.
+	CheckAfter(g *lockstep.Gang, counts []int, evictions []lockstep.Eviction) lockstep.Verdict
+}
+
+// Coster says what stopping a job would throw away.
+type Coster interface {
+	// Cost returns what stopping job at now throws away, its devices apart; false
+	// where that is not known.
+	Cost(job lockstep.JobID, now time.Time) (lockstep.EvictionCost, bool)
 }

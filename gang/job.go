@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -55,22 +56,32 @@ type job struct {
 	start     int64            // when it began to run
 	end       int64            // when its room is expected back; forever if unknown
 
-	due      bool              // its term is over, to be decided by the next pass
-	told     bool              // the host knows of its room
-	replan   bool              // its room lost a node while held
-	shrunk   bool              // it has reported members gone in this run
-	requeue  bool              // after leaving it is queued again
-	inQueue  bool              // is in line
-	refusing bool              // counts in its shape's refusing
-	span     int64             // its hold and estimate together, while it is in line
-	moved    bool              // displaced in this pass and not decided yet
-	decided  bool              // due and decided in this pass
-	soft     bool              // due and may be displaced in this pass
-	lapses   int               // holds in a row that lapsed
-	was      []lockstep.Member // where it sat when the pass began, while due
-	waitFor  lockstep.JobID    // whom it makes room for
-	seen     uint64            // the pass that proposed it last, or the last before it was in line
-	notUntil int64             // not tried before; set by a lapse
+	due      bool                   // its term is over, to be decided by the next pass
+	told     bool                   // the host knows of its room
+	replan   bool                   // its room lost a node while held
+	shrunk   bool                   // it has reported members gone in this run
+	lost     []int                  // ranks that a lost node took with it, while it runs on and is to get others
+	requeue  bool                   // after leaving it is queued again
+	inQueue  bool                   // is in line
+	refusing bool                   // counts in its shape's refusing
+	span     int64                  // its hold and estimate together, while it is in line
+	moved    bool                   // displaced in this pass and not decided yet
+	decided  bool                   // due and decided in this pass
+	soft     bool                   // due and may be displaced in this pass
+	lapses   int                    // holds in a row that lapsed
+	was      []lockstep.Member      // where it sat when the pass began, while due
+	waitFor  lockstep.JobID         // whom it makes room for
+	victim   bool                   // room is taken from it in this pass, though it is not due
+	why      lockstep.Reason        // why that is
+	cost     *lockstep.EvictionCost // what stopping it then throws away
+	listed   int                    // its place among the candidates listed last, if it is one
+	made     []cause                // whom it made room for
+	taken    int                    // jobs it took room from since it last ran
+	trial    int                    // members that are tried first, while it is held
+	tried    bool                   // they confirmed
+	keeps    *lockstep.Plan         // while on trial: the room of the whole, of which it holds that of the first members
+	seen     uint64                 // the pass that proposed it last, or the last before it was in line
+	notUntil int64                  // not tried before; set by a lapse
 	refused  []refusal
 
 	grants   uint64            // rooms given when it was tried last, if its shape has affinity
@@ -79,7 +90,7 @@ type job struct {
 	delays   delay             // the reservations that it would delay
 	verdict  lockstep.Verdict  // of its last try
 	kept     uint64            // the latest pass in which it has a reservation
-	spot     []lockstep.Member // room kept for it without a known time
+	spot     []lockstep.Member // room kept for it, or promised: its least members, then its spares
 	reason   lockstep.Reason   // why it is leaving or gone
 }
 
@@ -206,6 +217,7 @@ type shape struct {
 	impossible uint64           // openness in which it does not fit an empty cluster
 	verdict    lockstep.Verdict // of failed
 	harm       harm             // why one of it would delay reservations
+	untaken    untaken          // that one of it can take no room
 	placeable  bool             // the placer did not call it invalid
 
 	line     []*job // waiting jobs in the default order
@@ -221,7 +233,9 @@ func shapeKey(g *lockstep.Gang) (key string, affinity bool) {
 	for i := range g.Roles {
 		affinity = affinity || len(g.Roles[i].Constraints.Affinity) > 0
 	}
-	like := lockstep.Gang{Roles: g.Roles, Required: g.Required, Preferred: g.Preferred, Strategy: g.Strategy, Constraints: g.Constraints}
+	like := lockstep.Gang{
+		Roles: g.Roles, Required: g.Required, Preferred: g.Preferred, Strategy: g.Strategy, Preemption: g.Preemption, Constraints: g.Constraints,
+	}
 	like.Capabilities.Shareable = g.Capabilities.Shareable
 	if affinity {
 		like.Labels = g.Labels
@@ -240,14 +254,25 @@ type simple struct {
 	roles               [2]simpleRole
 	required, preferred lockstep.Level
 	strategy            lockstep.Strategy
+	preemption          lockstep.Preemption
 	shareable           bool
+	owner               owner
+}
+
+// owner is whose a gang is, as far as that decides from whom it may take room:
+// only where it may take some and there is a quota.
+type owner struct {
+	Tenant lockstep.TenantID
+	Queue  lockstep.QueueID
 }
 
 type simpleRole struct {
 	name              lockstep.RoleName
 	least, most       int
+	spares            int
 	gpus, rdma        int
 	share             lockstep.MilliGPU
+	profile           lockstep.Profile
 	gpuMemory, memory lockstep.Bytes
 	cpu               lockstep.MilliCPU
 	inner             lockstep.Inner
@@ -258,7 +283,9 @@ func simpleShape(g *lockstep.Gang) (k simple, ok bool) {
 	if len(g.Roles) > len(k.roles) || !unconstrained(&g.Constraints) {
 		return k, false
 	}
-	k = simple{required: g.Required, preferred: g.Preferred, strategy: g.Strategy, shareable: g.Capabilities.Shareable}
+	k = simple{
+		required: g.Required, preferred: g.Preferred, strategy: g.Strategy, preemption: g.Preemption, shareable: g.Capabilities.Shareable,
+	}
 	for i := range g.Roles {
 		r := &g.Roles[i]
 		d := &r.Demand
@@ -266,7 +293,7 @@ func simpleShape(g *lockstep.Gang) (k simple, ok bool) {
 			return k, false
 		}
 		k.roles[i] = simpleRole{
-			name: r.Name, least: r.Min, most: r.Max, gpus: d.GPUs, rdma: d.RDMA, share: d.Share,
+			name: r.Name, least: r.Min, most: r.Max, spares: r.Spares, gpus: d.GPUs, rdma: d.RDMA, share: d.Share, profile: d.Profile,
 			gpuMemory: d.GPUMemory, memory: d.Memory, cpu: d.CPU, inner: r.Inner,
 		}
 	}
@@ -279,14 +306,19 @@ func unconstrained(c *lockstep.Constraints) bool {
 
 func (a *Admission) addShape(j *job) {
 	k, plain := simpleShape(j.gang)
+	who := a.ownerOf(j.gang)
 	var s *shape
 	if plain {
+		k.owner = who
 		if s = a.simple[k]; s == nil {
 			s = &shape{simple: k}
 			a.simple[k] = s
 		}
 	} else {
 		key, affinity := shapeKey(j.gang)
+		if who != (owner{}) {
+			key += " " + strconv.Quote(string(who.Tenant)) + strconv.Quote(string(who.Queue))
+		}
 		if s = a.shapes[key]; s == nil {
 			s = &shape{key: key, affinity: affinity}
 			a.shapes[key] = s
@@ -321,6 +353,7 @@ type Status struct {
 	End       time.Time        `json:"end,omitzero"`       // End is when its room is expected back; zero when unknown or when it holds none.
 	Plan      *lockstep.Plan   `json:"plan,omitempty"`     // Plan is the room it owns; nil when none. It must not be changed.
 	Missing   int              `json:"missing,omitempty"`  // Missing is how many members have not confirmed, while it is held.
+	Trial     int              `json:"trial,omitempty"`    // Trial is how many members are being tried first, see Canary; 0 when none.
 	Waits     []lockstep.JobID `json:"waits,omitempty"`    // Waits are the jobs still leaving its room, sorted.
 	Due       bool             `json:"due,omitempty"`      // Due says that its term is over and the next pass decides.
 	Reason    lockstep.Reason  `json:"reason,omitempty"`   // Reason is why it is leaving or gone, or waits.

@@ -28,8 +28,8 @@ func same(t *testing.T, a, b *gang.Admission, verdicts bool) {
 		}
 		x.Verdict, y.Verdict = lockstep.Verdict{}, lockstep.Verdict{}
 		require.Equal(t, x, y, id)
-		s, _ := a.Forecast(id)
-		u, _ := b.Forecast(id)
+		s, _ := forecast(a, id)
+		u, _ := forecast(b, id)
 		require.Equal(t, s, u, id)
 	}
 }
@@ -66,6 +66,28 @@ func TestLeavingOutDecidesWhatAFullWalkDecides(t *testing.T) {
 			}
 			require.NoError(t, w.calm(), "seed %d", seed)
 		}
+	}
+}
+
+// The same where waiting gangs take room: what is known to be in vain is.
+func TestLeavingOutDecidesWhatAFullWalkDecidesWhereRoomIsTaken(t *testing.T) {
+	seeds := 150
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		w, all := newTakingStorm(uint64(seed)+7000, 0, reference), newTakingStorm(uint64(seed)+7000, 0, reference)
+		all.a.WalkAll()
+		if w.cfg.MaxAttempts > 0 {
+			continue
+		}
+		for range 30 {
+			require.NoError(t, w.run(20))
+			require.NoError(t, all.run(20))
+			require.Equal(t, all.trace, w.trace, "seed %d, %+v", seed, w.cfg)
+			same(t, all.a, w.a, false)
+		}
+		require.NoError(t, w.calm(), "seed %d", seed)
 	}
 }
 

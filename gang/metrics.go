@@ -12,6 +12,7 @@ const (
 	MetricActions lockstep.Metric = "gang_actions_total" // MetricActions counts actions, by kind as the label Reason.
 	MetricQueued  lockstep.Metric = "gang_queued_jobs"   // MetricQueued is how many jobs wait, after each Step.
 	MetricFits    lockstep.Metric = "gang_tries_total"   // MetricFits counts waiting jobs that a pass tried to place.
+	MetricHunts   lockstep.Metric = "gang_hunts_total"   // MetricHunts counts searches for jobs to take room from.
 )
 
 func (a *Admission) count(m lockstep.Metric, j *job, reason lockstep.Reason) {

@@ -31,7 +31,7 @@ func TestWindowsCanEndEarly(t *testing.T) {
 	require.NoError(t, a.Reserve(at(5), gang.Window{Name: "past", Nodes: w.Nodes, From: at(0), To: at(5)}))
 	require.NoError(t, a.Submit(at(5), plain("a", 1, 10)))
 	require.Empty(t, step(t, a, 5))
-	start, ok := a.Forecast("a")
+	start, ok := forecast(a, "a")
 	require.True(t, ok)
 	require.Equal(t, 1000, seconds(start))
 	wake, ok := a.NextWake(at(5))

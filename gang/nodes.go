@@ -9,7 +9,10 @@ import (
 
 // Down says that node is lost with all that runs there. Gangs with a member on
 // it are told to leave whole; holds on it, and rooms that gangs are moving to,
-// are given back or exchanged by the next Step.
+// are given back or exchanged by the next Step. A running gang that is Replaceable
+// goes on if there is room: its lost members get that of its spares, or other, and
+// the others stay. It is told by a resize that names the lost ranks, and is resizing
+// until the host reports it evicted: the lost are fenced, the new ones have joined.
 //
 // Down, Cordon, Up and Open say nothing to the placer. A host that tells it of
 // nodes as well does so first, since who failed before is tried again by Up and
@@ -21,7 +24,8 @@ func (a *Admission) Down(now time.Time, node lockstep.NodeID) error {
 	}
 	var hit []*job
 	for _, j := range a.ends {
-		if j.phase != Leaving && onNode(j.plan.Members, node) {
+		runs := j.phase == Running || j.phase == Resizing
+		if j.phase != Leaving && (onNode(j.plan.Members, node) || !runs && onNode(j.plan.Spares, node)) {
 			hit = append(hit, j)
 		}
 	}
@@ -31,6 +35,10 @@ func (a *Admission) Down(now time.Time, node lockstep.NodeID) error {
 	for _, j := range hit {
 		switch j.phase {
 		case Running, Resizing:
+			if j.phase == Running && j.gang.Capabilities.Replaceable && a.what != nil {
+				a.loseMembers(j, node)
+				continue
+			}
 			a.stop(j, ReasonLost, true)
 		case Moving, Awaiting, Held:
 			a.setReplan(j, true)
@@ -85,13 +93,17 @@ func (a *Admission) open(op string, now time.Time, node lockstep.NodeID, up bool
 }
 
 // Reconsider says that something changed which a cannot see: the order, the
-// quota, or the placer's room. The next Step tries everybody again.
+// quota, or the placer's room. The next Step tries everybody again, and who made room
+// for whom is forgotten (see Preempt).
 func (a *Admission) Reconsider(now time.Time) error {
 	t, err := a.at("reconsider", now)
 	if err != nil {
 		return err
 	}
 	a.now = t
+	for _, j := range a.jobs { // the order does not matter: each is changed by itself
+		j.made, j.taken = nil, 0
+	}
 	a.opened()
 	return nil
 }

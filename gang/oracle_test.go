@@ -28,7 +28,7 @@ func TestEASYStartsTheOracle(t *testing.T) {
 			w.run(0)
 			w.submit(0, plain("B", 8, 5), plain("C", 4, 8), plain("D", tc.d, 20), plain("E", 4, 12))
 			w.run(0)
-			start, ok := w.a.Forecast("B")
+			start, ok := forecast(w.a, "B")
 			require.True(t, ok)
 			require.Equal(t, 10, seconds(start))
 			w.run(100)

@@ -25,6 +25,14 @@ type pass struct {
 	cut       bool          // MaxAttempts ended the pass
 	cuts      []cut         // holders cut down for the job whose turn it is
 	stayed    []*job        // due holders that stay as they are
+	victims   []*job        // others from whom room was taken
+	walking   bool          // turns are being given
+
+	partial bool           // some were no candidates for the job whose turn it is, but may be for others
+	later   bool           // some were none in this pass, but may be in the next
+	aim     *lockstep.Plan // the room that it takes from others
+	keeps   *lockstep.Plan // that room, where only its first members are given theirs for now
+	trial   int            // how many they are
 }
 
 // runPass walks along the order once. Grants and decisions that were made
@@ -33,7 +41,7 @@ func (a *Admission) runPass() error {
 	a.pass++
 	a.stale, a.walked = false, a.epoch
 	before := append(a.p.before[:0], a.res...)
-	a.p = pass{before: before, same: true, open: a.p.open[:0], stayed: a.p.stayed[:0]}
+	a.p = pass{before: before, same: true, open: a.p.open[:0], stayed: a.p.stayed[:0], victims: a.p.victims[:0]}
 	if a.depth() > 1 {
 		a.scratch.rest = append(a.scratch.rest[:0], before...)
 		a.p.rest, a.p.keep = a.scratch.rest, true
@@ -44,9 +52,14 @@ func (a *Admission) runPass() error {
 	}
 	a.walkedAt = a.now
 	err := a.beginBoundary()
+	a.p.walking = true
+	if err == nil && len(a.passed) > 0 {
+		err = a.expandTrials(before)
+	}
 	if err == nil {
 		err = a.walkOrder()
 	}
+	a.p.walking = false
 	end := a.endBoundary(err != nil)
 	if err == nil {
 		err = end
@@ -158,7 +171,7 @@ func (a *Admission) spent(s *shape) bool {
 	switch {
 	case len(s.line) == 0 || a.p.strict || a.cfg.Backfill == Strict && s.placeable:
 		return true
-	case !a.alike(s):
+	case !a.alike(s) || a.mayTakeSoon(s):
 		return false
 	}
 	return s.failed == a.epoch || a.stillDelays(s.delays) && a.outlasts(later(a.now, s.spans[0].span))
@@ -174,7 +187,7 @@ func (a *Admission) alike(s *shape) bool {
 // job of which it is not known that its stay would delay a reservation.
 func (a *Admission) firstAble(s *shape) int {
 	i := s.next
-	if a.alike(s) && a.stillDelays(s.delays) {
+	if a.alike(s) && a.stillDelays(s.delays) && !a.mayTakeSoon(s) {
 		for i < len(s.line) && a.outlasts(later(a.now, s.line[i].span)) {
 			i++
 		}
@@ -210,7 +223,7 @@ func isStumble(err error) bool {
 // propose gives the job whose turn it is what it can have; nil is one that is
 // not there.
 func (a *Admission) propose(j *job) (lockstep.Outcome, error) {
-	if j == nil || j.seen == a.pass {
+	if j == nil || j.seen == a.pass || j.victim {
 		return lockstep.Dropped, nil
 	}
 	j.seen = a.pass
@@ -254,26 +267,29 @@ func (a *Admission) admit(j *job) (bool, error) {
 		return false, nil
 	}
 	var quota lockstep.Request
-	if v, ok := a.limit(j, &quota, j.minima, j.limits); !ok {
-		j.verdict = v
-		return false, nil // quota, not room: nothing is kept for j and nobody waits behind it
-	}
-	a.p.shifted = false
-	ok, err := a.findRoom(j, quota.Min, quota.Max)
-	if !ok && err == nil && a.overdue(j) {
+	v, within := a.limit(j, &quota, j.minima, j.limits)
+	a.p.shifted, a.p.keeps = false, nil
+	ok, err := false, error(nil)
+	if within {
 		ok, err = a.findRoom(j, quota.Min, quota.Max)
+		if !ok && err == nil && a.overdue(j) {
+			ok, err = a.findRoom(j, quota.Min, quota.Max)
+		}
+	} else {
+		j.verdict = v
 	}
-	if err != nil {
+	if !ok && err == nil {
+		if ok, err = a.makeRoom(j, &quota, within); ok {
+			a.p.keep = false
+		}
+	}
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if !ok {
-		if ok, err = a.displace(j, &quota); err != nil {
-			return false, err
-		}
-		if !ok {
-			return false, a.blocks(j)
-		}
-		a.p.keep = false
+	case !ok && within:
+		return false, a.blocks(j)
+	case !ok:
+		return false, nil // quota, not room: nothing is kept for j and nobody waits behind it
 	}
 	if !a.expected(j) {
 		a.flow++
@@ -285,10 +301,25 @@ func (a *Admission) admit(j *job) (bool, error) {
 	return true, a.settleCuts()
 }
 
+// makeRoom looks for room for j that others have: due holders, which are asked
+// first, or those from whom it may take.
+func (a *Admission) makeRoom(j *job, quota *lockstep.Request, within bool) (ok bool, err error) {
+	if within {
+		ok, err = a.displace(j, quota)
+	}
+	if !ok && err == nil {
+		ok, err = a.preempt(j, quota, within)
+	}
+	return ok, err
+}
+
 // grant gives j the room of the scratch plan.
 func (a *Admission) grant(j *job) error {
 	if err := a.take(j, &a.scratch.plan); err != nil {
 		return err
+	}
+	if a.p.keeps != nil {
+		a.keepApart(j, a.p.keeps)
 	}
 	j.verdict.Feasible, j.verdict.Reason = true, ""
 	a.unqueue(j)

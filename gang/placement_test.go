@@ -55,6 +55,23 @@ func TestPlacementKeepsThePlacersContract(t *testing.T) {
 	placertest.TestPlacer(t, func() gang.Placer { return place(2, 3, 4) })
 }
 
+func TestTakingStormsOnPlacementKeepTheInvariants(t *testing.T) {
+	seeds := 80
+	if testing.Short() {
+		seeds = 10
+	}
+	taken, patched := 0, 0
+	for seed := range seeds {
+		w := newTakingStorm(uint64(seed)+200, 0.01, place)
+		require.NoError(t, w.run(1000), "seed %d", seed)
+		require.NoError(t, w.calm(), "seed %d, calm", seed)
+		taken += w.hunts
+		patched += w.patched
+	}
+	t.Logf("%d storms: %d made room, %d had members replaced", seeds, taken, patched)
+	require.NotZero(t, taken)
+}
+
 func TestStormsOnPlacementKeepTheInvariants(t *testing.T) {
 	seeds := 40
 	if testing.Short() {

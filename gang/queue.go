@@ -21,7 +21,7 @@ func (a *Admission) enqueue(j *job) {
 		return
 	}
 	s := j.shape
-	j.inQueue, j.span, j.seen = true, later(a.hold(j), j.wall()), a.pass
+	j.inQueue, j.span, j.seen = true, later(a.lead(j), j.wall()), a.pass
 	if len(s.line) == 0 {
 		s.place = len(a.queue.shapes)
 		a.queue.shapes = append(a.queue.shapes, s)

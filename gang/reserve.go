@@ -91,7 +91,7 @@ func (a *Admission) expected(j *job) bool {
 		return len(a.p.rest) == 0
 	}
 	r := &a.p.rest[i]
-	return r.start == a.now && r.end == a.latestEnd(j) && slices.Equal(j.spot, a.scratch.plan.Members)
+	return r.start == a.now && r.end == a.latestEnd(j) && slices.Equal(j.spot, room(&a.scratch.plan))
 }
 
 // countRest makes the reservations of the pass before that the order has not
@@ -170,7 +170,7 @@ func (a *Admission) reached(j *job, start int64) {
 // empty cluster, or not beside reservations without a time.
 func (a *Admission) noteRoomless(j *job) {
 	switch {
-	case j.shape.affinity:
+	case j.shape.affinity || len(a.trials) > 0: // what is set apart is so for a while only
 	case len(a.res) > 0 || len(a.p.rest) > 0 && a.p.keep:
 		j.roomless = a.delay()
 	case len(j.refused) == 0:
@@ -240,15 +240,15 @@ func (a *Admission) searchEndless(r reservation, known int) (reservation, bool, 
 // timedAt completes r with the room in the shadow plan from start on.
 func (a *Admission) timedAt(r reservation, start int64, overdue bool) reservation {
 	r.start, r.overdue = start, overdue
-	r.end = later(later(start, a.hold(r.job)), r.job.wall())
+	r.end = later(later(start, a.lead(r.job)), r.job.wall())
 	r.members = a.keepSpot(r.job)
 	return r
 }
 
 // keepSpot makes the room in the shadow plan the one that j is promised.
 func (a *Admission) keepSpot(j *job) []lockstep.Member {
-	if !slices.Equal(j.spot, a.scratch.shadow.Members) {
-		j.spot = slices.Clone(a.scratch.shadow.Members)
+	if r := room(&a.scratch.shadow); !slices.Equal(j.spot, r) {
+		j.spot = slices.Clone(r)
 	}
 	return j.spot
 }
@@ -260,14 +260,15 @@ func (a *Admission) preferred(j *job) *lockstep.Plan {
 		return nil
 	}
 	p := &a.scratch.prefer
-	*p = lockstep.Plan{Job: j.id, Gang: j.gang, Members: j.spot}
+	n := min(j.gang.MinMembers(), len(j.spot)) // members before spares
+	*p = lockstep.Plan{Job: j.id, Gang: j.gang, Members: j.spot[:n], Spares: j.spot[n:]}
 	return p
 }
 
 // fitAhead tries j at time t in the state that the what-if has reached. At t
 // forever, which is some time unknown, only present windows stand in the way.
 func (a *Admission) fitAhead(j *job, t int64) (bool, error) {
-	from, to := t, later(later(t, a.hold(j)), j.wall())
+	from, to := t, later(later(t, a.lead(j)), j.wall())
 	if t == forever {
 		from, to = a.now, a.now+1
 	}

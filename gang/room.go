@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,12 +33,28 @@ func (a *Admission) request(j *job, start, end int64) *lockstep.Request {
 	return r
 }
 
-// appendBusy appends the room of members, which are of gang g.
+// room returns all the room of p: that of its members, then that of its spares.
+func room(p *lockstep.Plan) []lockstep.Member {
+	if len(p.Spares) == 0 {
+		return p.Members
+	}
+	return slices.Concat(p.Members, p.Spares)
+}
+
+// appendBusy appends the room of members or spares, which are of gang g. A MIG
+// instance has its device left alone wholly.
 func appendBusy(dst []lockstep.Busy, g *lockstep.Gang, members []lockstep.Member) []lockstep.Busy {
 	for i := range members {
 		m := &members[i]
 		d := &g.Roles[m.Role].Demand
-		dst = append(dst, lockstep.Busy{Node: m.Node, Devices: m.Devices, CPU: d.CPU, Memory: d.Memory, RDMA: d.RDMA, Slots: 1})
+		b := lockstep.Busy{Node: m.Node, Devices: m.Devices, CPU: d.CPU, Memory: d.Memory, RDMA: d.RDMA, Slots: 1}
+		if d.Share < lockstep.WholeGPU {
+			b.Share = d.Share
+		}
+		if b.Share > 0 {
+			b.GPUMemory = d.GPUMemory
+		}
+		dst = append(dst, b)
 	}
 	return dst
 }
@@ -45,18 +62,26 @@ func appendBusy(dst []lockstep.Busy, g *lockstep.Gang, members []lockstep.Member
 // fit asks the placer and gives a collaborator's error its context.
 func (a *Admission) fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, error) {
 	out.Reset()
+	if len(a.trials) > 0 {
+		a.setApart(r)
+	}
 	v, err := a.cfg.Placer.Fit(r, out)
 	if err != nil {
-		err = fmt.Errorf("gang: fit %s: %w", r.Gang.ID, err)
-		if errors.Is(err, lockstep.ErrInvalid) || errors.Is(err, lockstep.ErrUnknown) {
-			return v, &unplaceable{job: r.Gang.ID, err: err}
-		}
-		return v, &stumble{err}
+		return v, fitFault("fit", r.Gang.ID, err)
 	}
 	if v.Feasible {
 		out.Job, out.Gang = r.Gang.ID, r.Gang
 	}
 	return v, nil
+}
+
+// fitFault gives an error of the placer about one gang its context.
+func fitFault(what string, id lockstep.JobID, err error) error {
+	invalid := errors.Is(err, lockstep.ErrInvalid) || errors.Is(err, lockstep.ErrUnknown)
+	if err = fmt.Errorf("gang: %s %s: %w", what, id, err); invalid {
+		return &unplaceable{job: id, err: err}
+	}
+	return &stumble{err}
 }
 
 // unplaceable is what the placer says of a gang that it can never place.
@@ -80,7 +105,17 @@ func (s *stumble) Unwrap() error { return s.err }
 // latestEnd is when j is over at the latest if it is granted room now and its
 // estimate is true.
 func (a *Admission) latestEnd(j *job) int64 {
-	return later(later(a.now, a.hold(j)), j.wall())
+	return later(later(a.now, a.lead(j)), j.wall())
+}
+
+// lead is how long it is at the most from room to start: one hold, or two with a
+// trial before.
+func (a *Admission) lead(j *job) int64 {
+	hold := a.hold(j)
+	if j.gang.Canary > 0 {
+		return later(hold, hold)
+	}
+	return hold
 }
 
 // hold is how long the room of j is kept for it to confirm.
@@ -105,6 +140,9 @@ func (a *Admission) limit(j *job, r *lockstep.Request, least, most []int) (v loc
 		if v.Reason == "" {
 			v.Reason = lockstep.ReasonQuota
 		}
+		if v.Want == 0 {
+			v.Want = j.gang.MaxMembers()
+		}
 		return v, false
 	}
 	if !slices.Equal(least, most) && !a.cfg.Quota.Check(j.gang, most).Feasible {
@@ -128,13 +166,22 @@ func (a *Admission) take(j *job, plan *lockstep.Plan) error {
 		}
 		j.charged = true
 	}
-	j.plan = plan.Clone()
+	j.plan = own(plan, j)
 	a.grants++
 	a.setEnd(j, later(a.latestEnd(j), 0))
 	if len(a.res) < a.depth() {
 		a.tight++ // nothing has checked that this leaves later reservations their room
 	}
 	return nil
+}
+
+// own returns a copy of plan for j, which may have been fitted for less.
+func own(plan *lockstep.Plan, j *job) *lockstep.Plan {
+	p := plan.Clone()
+	if p.Gang = j.gang; len(p.Spares) == 0 {
+		p.Spares = nil
+	}
+	return p
 }
 
 // giveBack releases all that j holds in placer and quota at time t.
@@ -164,11 +211,22 @@ func (a *Admission) refund(j *job) error {
 	if !j.charged {
 		return nil
 	}
+	err := a.uncharge(j)
+	if err == nil {
+		a.freedOnTime() // reservations do not look at quota
+	}
+	return err
+}
+
+// uncharge is refund without taking note that there is more quota now.
+func (a *Admission) uncharge(j *job) error {
+	if !j.charged {
+		return nil
+	}
 	if err := a.cfg.Quota.Refund(j.id); err != nil {
 		return fmt.Errorf("gang: refund %s: %w", j.id, err)
 	}
 	j.charged = false
-	a.freedOnTime() // reservations do not look at quota
 	return nil
 }
 
@@ -180,12 +238,34 @@ func (a *Admission) setEnd(j *job, end int64) {
 		}
 		a.ends = deleteAt(a.ends, i)
 		a.flow++
+	} else {
+		a.countLevel(j, 1)
 	}
 	j.end = end
 	a.ends = insertSorted(a.ends, j, byEnd)
 }
 
-func (a *Admission) dropEnd(j *job) { a.ends = removeSorted(a.ends, j, byEnd) }
+func (a *Admission) dropEnd(j *job) {
+	n := len(a.ends)
+	if a.ends = removeSorted(a.ends, j, byEnd); len(a.ends) < n {
+		a.countLevel(j, -1)
+	}
+}
+
+// countLevel counts the holder j in or out, where that is of use.
+func (a *Admission) countLevel(j *job, n int) {
+	if !a.takes || !j.gang.Capabilities.Preemptible {
+		return
+	}
+	p := j.gang.Priority
+	i, found := slices.BinarySearchFunc(a.levels, p, func(l level, p lockstep.Priority) int { return cmp.Compare(l.priority, p) })
+	if !found {
+		a.levels = slices.Insert(a.levels, i, level{priority: p})
+	}
+	if a.levels[i].holders += n; a.levels[i].holders == 0 {
+		a.levels = slices.Delete(a.levels, i, i+1)
+	}
+}
 
 // setOld marks members, and no others any more, as still dirty with j. Whoever
 // waits for j goes on waiting.
@@ -255,8 +335,8 @@ func (a *Admission) touchesDirty(members []lockstep.Member) bool {
 // memory of the node are promised as well.
 func (a *Admission) await(j *job) {
 	var waits []lockstep.JobID
-	for i := range j.plan.Members {
-		for _, d := range a.dirty[j.plan.Members[i].Node] {
+	for _, m := range room(j.plan) {
+		for _, d := range a.dirty[m.Node] {
 			waits = append(waits, d.id)
 		}
 	}
@@ -285,16 +365,29 @@ func (a *Admission) settle(j *job) {
 	}
 	j.phase = Held
 	j.deadline = later(a.now, a.hold(j))
-	j.missing = len(j.plan.Members)
+	told, last := j.plan, j.deadline
+	if j.keeps == nil {
+		j.trial = a.trialSize(j, j.plan)
+	}
+	switch {
+	case j.keeps != nil:
+		last = forever
+	case j.trial > 0:
+		told = j.plan.Clone()
+		told.Members, told.Spares = told.Members[:j.trial], nil
+		last = later(j.deadline, a.hold(j))
+	}
+	j.missing = len(told.Members)
 	j.confirmed = make([]bool, j.missing)
 	a.timers.set(a, j.deadline, j)
-	a.setEnd(j, later(j.deadline, j.wall()))
-	a.emit(j, lockstep.Action{Kind: lockstep.ActionReserve, Plan: j.plan, Deadline: lockstep.FromNanos(j.deadline)})
+	a.setEnd(j, later(last, j.wall()))
+	a.emit(j, lockstep.Action{Kind: lockstep.ActionReserve, Plan: told, Deadline: lockstep.FromNanos(j.deadline)})
 }
 
 // begin starts j, all of whose members are ready.
 func (a *Admission) begin(j *job) {
-	j.phase, j.confirmed, j.missing, j.lapses = Running, nil, 0, 0
+	j.phase, j.confirmed, j.missing, j.lapses, j.tried, j.taken = Running, nil, 0, 0, false, 0
+	a.runs++
 	a.dropEnd(j)
 	j.begun, j.shrunk, j.start = true, false, a.now
 	end := later(j.start, j.wall())

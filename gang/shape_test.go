@@ -11,10 +11,10 @@ import (
 
 // A field more in one of these has to be looked at by simpleShape.
 func TestShapesSeeEveryField(t *testing.T) {
-	require.Equal(t, 7, reflect.TypeFor[lockstep.Demand]().NumField())
-	require.Equal(t, 6, reflect.TypeFor[lockstep.Role]().NumField())
+	require.Equal(t, 8, reflect.TypeFor[lockstep.Demand]().NumField())
+	require.Equal(t, 7, reflect.TypeFor[lockstep.Role]().NumField())
 	require.Equal(t, 3, reflect.TypeFor[lockstep.Constraints]().NumField())
-	require.Equal(t, 13, reflect.TypeFor[lockstep.Gang]().NumField())
+	require.Equal(t, 15, reflect.TypeFor[lockstep.Gang]().NumField()) // Canary says how long a hold is, as Hold and Walltime do
 }
 
 func TestSimpleShapesAreAsManyAsTheirTexts(t *testing.T) {
@@ -33,6 +33,9 @@ func TestSimpleShapesAreAsManyAsTheirTexts(t *testing.T) {
 		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.Share = 500 }),
 		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.GPUMemory = 1 }),
 		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.CPU = 1 }),
+		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.Profile = "1g.10gb" }),
+		gang(func(g *lockstep.Gang) { g.Roles[0].Spares = 1 }),
+		gang(func(g *lockstep.Gang) { g.Preemption = lockstep.PreemptNever }),
 		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.Memory = 1 }),
 		gang(func(g *lockstep.Gang) { g.Roles[0].Demand.RDMA = 1 }),
 		gang(func(g *lockstep.Gang) { g.Required = "rack" }),

@@ -1,25 +1,25 @@
 package gang
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// magic begins every snapshot; the number in it is the version of the form.
-const magic = "lockstep gang 1\n"
+// The format of snapshots and its version.
+const (
+	format  = "lockstep/gang"
+	version = 2
+)
 
 type savedState struct {
 	Now      int64              `json:"now"`
 	Attempts lockstep.Attempt   `json:"attempts"`
 	Grants   uint64             `json:"grants,omitempty"`
+	Runs     uint64             `json:"runs,omitempty"`
 	Epoch    uint64             `json:"epoch"`
 	Opens    uint64             `json:"opens"`
 	Tight    uint64             `json:"tight"`
@@ -55,10 +55,17 @@ type savedJob struct {
 	Due       bool              `json:"due,omitempty"`
 	Told      bool              `json:"told,omitempty"`
 	Replan    bool              `json:"replan,omitempty"`
+	Lost      []int             `json:"lost,omitempty"`
 	Shrunk    bool              `json:"shrunk,omitempty"`
 	Requeue   bool              `json:"requeue,omitempty"`
 	Lapses    int               `json:"lapses,omitempty"`
 	WaitFor   lockstep.JobID    `json:"waitFor,omitempty"`
+	Made      []cause           `json:"made,omitempty"`
+	Taken     int               `json:"taken,omitempty"`
+	Trial     int               `json:"trial,omitempty"`
+	Tried     bool              `json:"tried,omitempty"`
+	Keeps     *lockstep.Plan    `json:"keeps,omitempty"` // without its gang
+	Passed    bool              `json:"passed,omitempty"`
 	NotUntil  int64             `json:"notUntil"`
 	Refused   []refusal         `json:"refused,omitempty"`
 	Grants    uint64            `json:"grants,omitempty"`
@@ -78,6 +85,7 @@ type savedShape struct {
 	Impossible uint64           `json:"impossible,omitempty"`
 	Verdict    lockstep.Verdict `json:"verdict"`
 	Placeable  bool             `json:"placeable,omitempty"`
+	Untaken    untaken          `json:"untaken,omitzero"`
 }
 
 type savedClosure struct {
@@ -102,24 +110,12 @@ type savedReservation struct {
 // would. Like states write like bytes. The configuration, and what placer,
 // orderer and quota keep, are not in it.
 func (a *Admission) Snapshot(w io.Writer) error {
-	body, err := json.Marshal(a.save())
-	if err != nil {
-		return fmt.Errorf("gang: snapshot: %w", err)
-	}
-	sum := sha256.Sum256(body)
-	head := magic + hex.EncodeToString(sum[:]) + "\n"
-	if _, err := io.WriteString(w, head); err != nil {
-		return fmt.Errorf("gang: snapshot: %w", err)
-	}
-	if _, err := w.Write(body); err != nil {
-		return fmt.Errorf("gang: snapshot: %w", err)
-	}
-	return nil
+	return snapshot.WriteJSON(w, "gang: snapshot", format, version, a.save())
 }
 
 func (a *Admission) save() *savedState {
 	s := &savedState{
-		Now: a.now, Attempts: a.attempts, Grants: a.grants, Epoch: a.epoch, Opens: a.opens, Tight: a.tight, Gen: a.gen, Flow: a.flow, Pass: a.pass,
+		Now: a.now, Attempts: a.attempts, Grants: a.grants, Runs: a.runs, Epoch: a.epoch, Opens: a.opens, Tight: a.tight, Gen: a.gen, Flow: a.flow, Pass: a.pass,
 		Stale: a.stale, Walked: a.walked, WalkedAt: a.walkedAt, Strict: a.p.strict, Windows: a.windows, Out: a.out,
 	}
 	shapes := make(map[*shape]bool, len(a.shapes)+len(a.simple))
@@ -127,10 +123,11 @@ func (a *Admission) save() *savedState {
 		j := a.jobs[id]
 		s.Jobs = append(s.Jobs, saveJob(j))
 		s.Jobs[len(s.Jobs)-1].Seen = j.phase == Queued && j.seen == a.pass
+		s.Jobs[len(s.Jobs)-1].Passed = slices.Contains(a.passed, j)
 		if j.shape != nil && !shapes[j.shape] {
 			shapes[j.shape] = true
 			x := j.shape
-			s.Jobs[len(s.Jobs)-1].Shape = &savedShape{Failed: x.failed, Delays: x.delays, Impossible: x.impossible, Verdict: x.verdict, Placeable: x.placeable}
+			s.Jobs[len(s.Jobs)-1].Shape = &savedShape{Failed: x.failed, Delays: x.delays, Impossible: x.impossible, Verdict: x.verdict, Placeable: x.placeable, Untaken: x.untaken}
 		}
 	}
 	for _, j := range a.gone {
@@ -153,12 +150,18 @@ func saveJob(j *job) savedJob {
 		Gang: j.gang, Phase: j.phase, Attempt: j.attempt, Submit: j.submit, Old: j.old, Charged: j.charged, Waits: j.waits,
 		Confirmed: j.confirmed, Deadline: j.deadline, Begun: j.begun, Start: j.start, End: j.end, Due: j.due, Told: j.told,
 		Replan: j.replan, Shrunk: j.shrunk, Requeue: j.requeue, Lapses: j.lapses, WaitFor: j.waitFor, NotUntil: j.notUntil, Refused: j.refused,
+		Lost: j.lost, Made: j.made, Taken: j.taken, Trial: j.trial, Tried: j.tried,
 		Grants: j.grants, Failed: j.failed, Roomless: j.roomless, Delays: j.delays, Verdict: j.verdict, Spot: j.spot, Reason: j.reason,
 	}
 	if j.holds() {
 		p := *j.plan
 		p.Gang = nil
 		s.Plan = &p
+	}
+	if j.keeps != nil {
+		p := *j.keeps
+		p.Gang = nil
+		s.Keeps = &p
 	}
 	return s
 }
@@ -172,25 +175,15 @@ func Restore(cfg Config, r io.Reader) (*Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("gang: restore: %w", err)
-	}
-	rest, ok := bytes.CutPrefix(data, []byte(magic))
-	if !ok {
-		return nil, corrupt("header", "not a snapshot of this version")
-	}
-	sum, body, ok := bytes.Cut(rest, []byte("\n"))
-	if want := sha256.Sum256(body); !ok || string(sum) != hex.EncodeToString(want[:]) {
-		return nil, corrupt("checksum", "cut off or changed")
-	}
 	var s savedState
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&s); err != nil {
-		return nil, corrupt("body", err.Error())
+	body, err := snapshot.ReadJSON(r, "gang: restore", format, version, &s)
+	if err != nil {
+		return nil, err
 	}
 	if err := a.load(&s); err != nil {
+		return nil, err
+	}
+	if err := snapshot.CheckJSON("gang: restore", body, a.save()); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -206,7 +199,7 @@ func (a *Admission) load(s *savedState) error {
 	}
 	a.now, a.attempts, a.epoch, a.opens, a.tight, a.gen, a.pass = s.Now, s.Attempts, s.Epoch, s.Opens, s.Tight, s.Gen, s.Pass
 	a.out = s.Out
-	a.grants = s.Grants
+	a.grants, a.runs = s.Grants, s.Runs
 	for i := range a.out {
 		if p := a.out[i].Plan; p != nil {
 			p.Inventory = a.cfg.Inventory
@@ -285,10 +278,10 @@ func (s *savedJob) consistent() bool {
 	if !validMembers(s.Gang, s.Old) || !validMembers(s.Gang, s.Spot) {
 		return false
 	}
-	if s.Plan != nil && (s.Plan.Job != s.Gang.ID || len(s.Plan.Members) == 0 || !validMembers(s.Gang, s.Plan.Members)) {
+	if s.Plan != nil && (s.Plan.Job != s.Gang.ID || len(s.Plan.Members) == 0 || !validMembers(s.Gang, room(s.Plan))) {
 		return false
 	}
-	if s.Phase != Held && len(s.Confirmed) > 0 {
+	if s.Phase != Held && (len(s.Confirmed) > 0 || s.Trial != 0 && s.Keeps == nil) || s.Taken < 0 || !s.onTrial() {
 		return false
 	}
 	switch s.Phase {
@@ -297,13 +290,43 @@ func (s *savedJob) consistent() bool {
 	case Awaiting, Moving:
 		return s.Plan != nil && (len(s.Waits) > 0 || s.Replan) && !s.Due
 	case Held:
-		return s.Plan != nil && len(s.Waits) == 0 && len(s.Confirmed) == len(s.Plan.Members) && !s.Due
+		return s.Plan != nil && len(s.Waits) == 0 && len(s.Confirmed) == s.tells() && !s.Due
 	case Running, Resizing:
-		return s.Plan != nil && len(s.Waits) == 0 && !s.Replan
+		return s.Plan != nil && len(s.Waits) == 0 && s.Replan == (len(s.Lost) > 0) && (!s.Replan || s.replaceable())
 	case Leaving:
 		return (s.Plan != nil || len(s.Old) > 0) && len(s.Waits) == 0 && !s.Due && !s.Replan
 	}
 	return false
+}
+
+// replaceable reports whether s may have lost what it says it has.
+func (s *savedJob) replaceable() bool {
+	last := -1
+	for _, rank := range s.Lost {
+		if rank <= last || rank >= len(s.Plan.Members) {
+			return false
+		}
+		last = rank
+	}
+	return s.Phase == Running && s.Gang.Capabilities.Replaceable
+}
+
+// onTrial reports whether what s says of a trial holds together.
+func (s *savedJob) onTrial() bool {
+	if s.Keeps == nil {
+		return !s.Passed && s.Trial >= 0 && (s.Trial == 0 || s.Plan != nil && s.Trial < len(s.Plan.Members))
+	}
+	return s.Plan != nil && (s.Phase == Awaiting || s.Phase == Held) && s.Keeps.Job == s.Gang.ID && validMembers(s.Gang, room(s.Keeps)) &&
+		len(s.Plan.Members) < len(s.Keeps.Members) && len(s.Plan.Spares) == 0 && (!s.Passed || s.Phase == Held && !slices.Contains(s.Confirmed, false)) &&
+		(s.Passed && s.Trial == 0 || !s.Passed && s.Trial == len(s.Plan.Members))
+}
+
+// tells is how many members the hold of s is for.
+func (s *savedJob) tells() int {
+	if s.Keeps == nil && s.Trial > 0 {
+		return s.Trial
+	}
+	return len(s.Plan.Members)
 }
 
 func (a *Admission) loadJob(s *savedJob) error {
@@ -321,7 +344,7 @@ func (a *Admission) loadJob(s *savedJob) error {
 	a.addShape(j)
 	if x := s.Shape; x != nil {
 		j.shape.failed, j.shape.delays, j.shape.impossible, j.shape.verdict = x.Failed, x.Delays, x.Impossible, x.Verdict
-		j.shape.placeable = x.Placeable
+		j.shape.placeable, j.shape.untaken = x.Placeable, x.Untaken
 	}
 	if s.Plan != nil {
 		j.plan = s.Plan
@@ -331,6 +354,14 @@ func (a *Admission) loadJob(s *savedJob) error {
 	if len(s.Old) > 0 {
 		a.setOld(j, s.Old)
 	}
+	if s.Keeps != nil {
+		s.Keeps.Gang, s.Keeps.Inventory = j.gang, a.cfg.Inventory
+		a.keepApart(j, s.Keeps)
+	}
+	if s.Passed {
+		a.passed = insertSorted(a.passed, j, byID)
+	}
+	j.trial = s.Trial
 	waits := slices.Clone(s.Waits)
 	slices.Sort(waits)
 	a.setWaits(j, waits)
@@ -348,7 +379,8 @@ func (s *savedJob) job() *job {
 	j := newJob(s.Gang, s.Submit)
 	j.phase, j.attempt, j.charged, j.confirmed, j.deadline = s.Phase, s.Attempt, s.Charged, s.Confirmed, s.Deadline
 	j.begun, j.start, j.end, j.told, j.requeue, j.lapses = s.Begun, s.Start, s.End, s.Told, s.Requeue, s.Lapses
-	j.shrunk, j.grants = s.Shrunk, s.Grants
+	j.lost = s.Lost
+	j.shrunk, j.grants, j.made, j.taken, j.tried = s.Shrunk, s.Grants, s.Made, s.Taken, s.Tried
 	j.waitFor, j.notUntil, j.refused, j.failed, j.roomless, j.delays = s.WaitFor, s.NotUntil, s.Refused, s.Failed, s.Roomless, s.Delays
 	j.verdict, j.spot, j.reason = s.Verdict, s.Spot, s.Reason
 	for _, ok := range j.confirmed {

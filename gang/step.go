@@ -30,7 +30,7 @@ func (a *Admission) AppendStep(dst []lockstep.Action, now time.Time) ([]lockstep
 		}
 	}
 	if err == nil && a.stale {
-		if a.queue.waiting > 0 || len(a.due) > 0 {
+		if a.queue.waiting > 0 || len(a.due) > 0 || len(a.passed) > 0 {
 			err = a.runPass()
 		} else {
 			a.idle()
@@ -119,28 +119,31 @@ func (a *Admission) findOtherRoom() error {
 }
 
 func (a *Admission) findOther(j *job) error {
-	if j.phase == Moving { // where it sits it may not stay, and it knew of no other room
-		if err := a.giveBack(j, a.now); err != nil {
-			return err
-		}
-		a.setReplan(j, false)
-		a.setWaits(j, nil)
-		a.leave(j, ReasonLost, true)
-		return nil
+	if j.phase == Running {
+		return a.replace(j)
 	}
-	old, deadline, held := j.plan, j.deadline, j.phase == Held
+	old, deadline, held, trial := j.plan, j.deadline, j.phase == Held, j.keeps != nil
 	if err := a.giveBack(j, a.now); err != nil {
 		return err
 	}
 	a.setReplan(j, false)
 	a.setWaits(j, nil)
+	a.endApart(j)
+	switch {
+	case j.phase == Moving: // where it sits it may not stay, and it knew of no other room
+		a.leave(j, ReasonLost, true)
+		return nil
+	case trial: // whoever would have had to leave for the others stays
+		a.giveUp(j, ReasonRefused)
+		return nil
+	}
 	a.expireRefusals(j)
 	ok, err := a.findRoomLike(j, old, held)
 	if ok && err == nil {
 		err = a.take(j, &a.scratch.plan)
 	}
 	if !ok || err != nil {
-		a.giveUp(j)
+		a.giveUp(j, ReasonRefused)
 		return err
 	}
 	if !held {
@@ -151,12 +154,22 @@ func (a *Admission) findOther(j *job) error {
 	}
 	a.settle(j)
 	if held && j.phase == Held {
-		j.deadline = deadline
-		a.timers.set(a, deadline, j)
-		a.setEnd(j, later(deadline, j.wall()))
-		a.out[len(a.out)-1].Deadline = lockstep.FromNanos(deadline)
+		a.keepDeadline(j, deadline)
 	}
 	return nil
+}
+
+// keepDeadline makes the hold of j, which has just begun anew, end when the one before
+// was to.
+func (a *Admission) keepDeadline(j *job, deadline int64) {
+	j.deadline = deadline
+	a.timers.set(a, deadline, j)
+	last := deadline
+	if j.trial > 0 {
+		last = later(deadline, a.hold(j))
+	}
+	a.setEnd(j, later(last, j.wall()))
+	a.out[len(a.out)-1].Deadline = lockstep.FromNanos(deadline)
 }
 
 // findRoomLike looks for room for as many members of j as old has, beside all
@@ -172,14 +185,14 @@ func (a *Admission) findRoomLike(j *job, old *lockstep.Plan, clean bool) (bool, 
 	a.scratch.busy = a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
 	r.Busy = a.scratch.busy
 	v, err := a.fit(r, &a.scratch.plan)
-	return v.Feasible && !(clean && a.touchesDirty(a.scratch.plan.Members)), err
+	return v.Feasible && !(clean && a.touchesDirty(room(&a.scratch.plan))), err
 }
 
 // giveUp ends the hold of j, whose room is given back already.
-func (a *Admission) giveUp(j *job) {
+func (a *Admission) giveUp(j *job, reason lockstep.Reason) {
 	if j.told {
-		a.emit(j, lockstep.Action{Kind: lockstep.ActionRelease, Reason: ReasonRefused})
+		a.emit(j, lockstep.Action{Kind: lockstep.ActionRelease, Reason: reason})
 	}
 	j.confirmed, j.missing, j.told = nil, 0, false
-	a.requeueNow(j, ReasonRefused)
+	a.requeueNow(j, reason)
 }

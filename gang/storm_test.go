@@ -26,6 +26,7 @@ type storm struct {
 	a      *gang.Admission
 	p      cluster
 	quota  *ledger
+	lends  *shares // quota, where that lends
 	now    time.Time
 	serial int
 	jobs   []lockstep.JobID                                          // submitted, maybe left
@@ -44,6 +45,31 @@ type storm struct {
 	calms  bool
 	flaky  bool                                   // what should have been given back may fail to be
 	stage  map[lockstep.JobID]lockstep.ActionKind // kind of the latest action
+
+	news           bool                       // gangs ask for what the first storms did not know
+	taken          map[[2]lockstep.JobID]bool // victims and for whom, until that runs
+	hunts, patched int
+}
+
+// newTakingStorm is a storm in which waiting gangs may take room, and gangs have
+// canaries and spares.
+func newTakingStorm(seed uint64, swap float64, build func(racks, nodes, devices int) cluster) *storm {
+	w := newStorm(seed, swap, build)
+	w.news, w.cfg.Preempt = true, gang.PreemptOn
+	if w.rng.IntN(3) == 0 {
+		w.cfg.MaxVictims = 1 + w.rng.IntN(3)
+	}
+	if w.quota != nil && w.rng.IntN(2) == 0 {
+		total := max(w.quota.limit, 3)
+		w.lends = newShares(total, map[lockstep.TenantID]int{"x": total / 2, "y": total / 3})
+		w.quota, w.cfg.Quota = w.lends.ledger, w.lends
+	}
+	a, err := gang.New(w.cfg)
+	if err != nil {
+		panic(err)
+	}
+	w.a = a
+	return w
 }
 
 // cluster is a placer whose account a storm can look into.
@@ -83,6 +109,7 @@ func newStorm(seed uint64, swap float64, build func(racks, nodes, devices int) c
 	w.gangs, w.truly = map[lockstep.JobID]*lockstep.Gang{}, map[lockstep.NodeID]map[lockstep.JobID]lockstep.DeviceSet{}
 	w.last, w.closed = map[lockstep.JobID]lockstep.Action{}, map[lockstep.NodeID]int{}
 	w.kinds = map[lockstep.ActionKind]int{}
+	w.taken = map[[2]lockstep.JobID]bool{}
 	w.starts, w.stage = map[lockstep.JobID]int{}, map[lockstep.JobID]lockstep.ActionKind{}
 	for _, n := range p.Nodes() {
 		w.truly[n] = map[lockstep.JobID]lockstep.DeviceSet{}
@@ -125,7 +152,27 @@ func (w *storm) randomGang() *lockstep.Gang {
 		g.Roles = append(g.Roles, lockstep.Role{Name: "ps", Min: 1, Demand: lockstep.Demand{GPUs: 1}})
 	}
 	g.Capabilities = lockstep.Capabilities{Preemptible: r.IntN(3) > 0, Resizable: r.IntN(3) > 0, Grace: time.Duration(r.IntN(3)) * time.Second}
+	if w.news {
+		w.newWishes(g)
+	}
 	return g
+}
+
+func (w *storm) newWishes(g *lockstep.Gang) {
+	r := w.rng
+	if r.IntN(3) == 0 {
+		g.Canary = 1 + r.IntN(3)
+	}
+	if r.IntN(6) == 0 {
+		g.Preemption = lockstep.PreemptNever
+	}
+	if r.IntN(6) == 0 {
+		g.Roles[0].Spares = 1
+	}
+	g.Capabilities.Replaceable = r.IntN(3) == 0
+	if role := &g.Roles[0]; r.IntN(8) == 0 && role.Max == 0 {
+		role.Min, role.Inner.Size = 2*(1+r.IntN(2)), 2
+	}
 }
 
 func (w *storm) job() lockstep.JobID {
@@ -222,6 +269,11 @@ func (w *storm) apply(e lockstep.Event) {
 	switch e.Kind {
 	case lockstep.EventSubmit:
 		w.gangs[e.Gang.ID] = e.Gang
+		for k := range w.taken { // the order does not matter
+			if k[0] == e.Gang.ID || k[1] == e.Gang.ID {
+				delete(w.taken, k)
+			}
+		}
 		if !slices.Contains(w.jobs, e.Gang.ID) {
 			w.jobs = append(w.jobs, e.Gang.ID)
 		}
@@ -290,15 +342,76 @@ func (w *storm) do(x lockstep.Action) error {
 		if x.Kind == lockstep.ActionStart {
 			w.occupy(x.Job, x.Plan)
 			w.starts[x.Job]++
+			for k := range w.taken { // the order does not matter
+				if k[1] == x.Job {
+					delete(w.taken, k)
+				}
+			}
 		}
 	case lockstep.ActionEvict, lockstep.ActionMove, lockstep.ActionResize:
 		lost := x.Reason == gang.ReasonLost || x.Reason == gang.ReasonCancelled
-		if c := w.gangs[x.Job].Capabilities; !lost && !c.Preemptible && x.Eviction != nil || x.Kind == lockstep.ActionResize && !c.Resizable {
+		c := w.gangs[x.Job].Capabilities
+		if x.Kind == lockstep.ActionResize && x.Reason == gang.ReasonLost {
+			return w.replaced(x)
+		}
+		if !lost && !c.Preemptible && x.Eviction != nil || x.Kind == lockstep.ActionResize && !c.Resizable {
 			return fmt.Errorf("of a job that cannot bear it, for %s", x.Reason)
+		}
+		if err := w.checkTaken(x); err != nil {
+			return err
 		}
 		if x.Kind == lockstep.ActionResize && x.Eviction == nil {
 			w.occupy(x.Job, x.Plan)
 		}
+	}
+	return nil
+}
+
+// replaced takes note that lost members start anew elsewhere.
+func (w *storm) replaced(x lockstep.Action) error {
+	w.patched++
+	if !w.gangs[x.Job].Capabilities.Replaceable || len(x.Eviction.Ranks) == 0 {
+		return errors.New("of a job that cannot bear it")
+	}
+	for rank, m := range x.Plan.Members {
+		others := w.truly[m.Node]
+		if fresh := slices.Contains(x.Eviction.Ranks, rank); fresh && w.closed[m.Node] != 0 {
+			return fmt.Errorf("rank %d onto the closed node %s", rank, m.Node)
+		} else if !fresh && others[x.Job]&m.Devices != m.Devices {
+			return fmt.Errorf("rank %d, which was not lost, was not on %s", rank, m.Node)
+		}
+		for id, devices := range others {
+			if id != x.Job && devices&m.Devices != 0 {
+				return fmt.Errorf("on devices of %s where %s still is", m.Node, id)
+			}
+		}
+	}
+	w.occupy(x.Job, x.Plan)
+	return nil
+}
+
+// checkTaken holds a preemption to what it may do.
+func (w *storm) checkTaken(x lockstep.Action) error {
+	if x.Reason != gang.ReasonPreempted && x.Reason != gang.ReasonReclaimed {
+		return nil
+	}
+	w.hunts++
+	by, victim := w.gangs[x.Eviction.For], w.gangs[x.Job]
+	if k := [2]lockstep.JobID{x.Job, by.ID}; w.taken[k] {
+		return fmt.Errorf("twice for %s", by.ID)
+	} else {
+		w.taken[k] = true
+	}
+	switch {
+	case by.Preemption == lockstep.PreemptNever:
+		return fmt.Errorf("for %s, which takes nothing", by.ID)
+	case w.lends == nil && victim.Priority >= by.Priority:
+		return fmt.Errorf("of priority %d for %s", victim.Priority, by.ID)
+	case w.quota != nil && w.lends == nil && victim.Tenant != by.Tenant:
+		return fmt.Errorf("of another tenant than %s", by.ID)
+	}
+	if w.lends != nil && !slices.Contains(w.lends.named[by.ID], x.Job) {
+		return fmt.Errorf("for %s, to which the quota did not name it", by.ID)
 	}
 	return nil
 }
@@ -352,6 +465,9 @@ func (w *storm) check() error {
 			w.counts = s.Plan.AppendCounts(w.counts[:0], len(w.gangs[id].Roles))
 			counts := w.counts
 			for i, r := range w.gangs[id].Roles {
+				if s.Trial > 0 && s.Trial == len(s.Plan.Members) || s.Phase == gang.Held && s.Deadline.IsZero() {
+					continue // only the first members have theirs
+				}
 				if counts[i] < r.Min || counts[i] > r.Limit() {
 					return fmt.Errorf("%s holds %d of %d to %d", id, counts[i], r.Min, r.Limit())
 				}
@@ -363,7 +479,7 @@ func (w *storm) check() error {
 				return fmt.Errorf("%s is %s and holds room", id, s.Phase)
 			}
 		case gang.Held:
-			if !s.Deadline.After(w.now) && !w.flaky {
+			if !s.Deadline.IsZero() && !s.Deadline.After(w.now) && !w.flaky {
 				return fmt.Errorf("%s is held beyond its deadline", id)
 			}
 		case gang.Awaiting, gang.Moving:
@@ -483,13 +599,21 @@ func (w *storm) calm() error {
 			continue
 		}
 		if s.Phase == gang.Queued && (s.Verdict.Reason == lockstep.ReasonCapacity || s.Verdict.Reason == lockstep.ReasonQuota) {
-			if w.quota == nil || s.Verdict.Reason == lockstep.ReasonCapacity || int(w.gangs[id].GPUs(nil)/lockstep.WholeGPU) > w.quota.limit {
+			if w.quota == nil || s.Verdict.Reason == lockstep.ReasonCapacity || int(w.gangs[id].GPUs(nil)/lockstep.WholeGPU) > w.most() {
 				continue
 			}
 		}
 		return fmt.Errorf("%s never starts: %s, %v", id, s.Phase, s.Verdict)
 	}
 	return nil
+}
+
+// most is how many devices one gang may have by quota.
+func (w *storm) most() int {
+	if w.lends != nil {
+		return w.lends.total
+	}
+	return w.quota.limit
 }
 
 // The storms make a million steps together.
@@ -514,6 +638,45 @@ func TestStormsKeepTheInvariants(t *testing.T) {
 		lockstep.ActionEvict, lockstep.ActionResize, lockstep.ActionMove,
 	} {
 		require.NotZero(t, kinds[k], k)
+	}
+}
+
+func TestTakingStormsKeepTheInvariants(t *testing.T) {
+	seeds, steps := 300, 1500
+	if testing.Short() {
+		seeds, steps = 20, 1000
+	}
+	started, taken, patched, kinds := 0, 0, 0, map[lockstep.ActionKind]int{}
+	for seed := range seeds {
+		w := newTakingStorm(uint64(seed)+9000, 0, reference)
+		require.NoError(t, w.run(steps), "seed %d", seed)
+		require.NoError(t, w.calm(), "seed %d, calm", seed)
+		for k, n := range w.kinds {
+			kinds[k] += n
+		}
+		started += len(w.starts)
+		taken += w.hunts
+		patched += w.patched
+	}
+	t.Logf("%d storms of %d steps: %d jobs started, %d made room, %d had members replaced, actions %v", seeds, steps, started, taken, patched, kinds)
+	require.NotZero(t, taken)
+	require.NotZero(t, patched)
+}
+
+func TestSameTakingStormSameActionsAlsoAcrossRestores(t *testing.T) {
+	seeds := 16
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		traces := map[uint64]bool{}
+		for _, swap := range []float64{0, 0.05, 0.1} {
+			w := newTakingStorm(uint64(seed)+9000, swap, reference)
+			require.NoError(t, w.run(600), "seed %d", seed)
+			require.NoError(t, w.calm(), "seed %d", seed)
+			traces[w.trace] = true
+		}
+		require.Len(t, traces, 1, "seed %d", seed)
 	}
 }
 

@@ -12,6 +12,17 @@ import (
 type cut struct {
 	job  *job
 	keep []lockstep.Member
+
+	spares    []lockstep.Member // that it had; it keeps their room, or other as good, where it keeps members
+	uncharged bool              // its job is charged for what it keeps only
+}
+
+// appendKept appends the room that c's job keeps.
+func (c *cut) appendKept(dst []lockstep.Busy) []lockstep.Busy {
+	if c.keep == nil {
+		return dst
+	}
+	return appendBusy(appendBusy(dst, c.job.gang, c.keep), c.job.gang, c.spares)
 }
 
 // displace looks for room for j in what soft holders have, takes no more from
@@ -32,8 +43,9 @@ func (a *Admission) displace(j *job, quota *lockstep.Request) (bool, error) {
 	if len(soft) == 0 {
 		return false, nil
 	}
-	slices.SortFunc(soft, byStanding)
+	slices.SortFunc(soft, a.standing())
 	slices.Reverse(soft)
+	a.p.aim = nil
 	mark := a.what.Mark()
 	cuts, err := a.chooseCuts(j, quota, soft)
 	err = a.rollback(mark, err)
@@ -50,6 +62,23 @@ func (a *Admission) displace(j *job, quota *lockstep.Request) (bool, error) {
 	// The what-if has shown that this fits. Should the placer see it otherwise,
 	// those set aside get their places back at their own turns.
 	return a.fitDisplacing(j, quota, cuts)
+}
+
+// standing is the order of due holders, most deserving first.
+func (a *Admission) standing() func(x, y *job) int {
+	r, ok := a.cfg.Orderer.(Ranker)
+	if !ok {
+		return byStanding
+	}
+	return func(x, y *job) int {
+		switch {
+		case r.Ahead(x.id, y.id):
+			return -1
+		case r.Ahead(y.id, x.id):
+			return 1
+		}
+		return byStanding(x, y)
+	}
 }
 
 // chooseCuts finds who of soft, least deserving first, must give up what for j.
@@ -90,7 +119,7 @@ func (a *Admission) shrinkSome(j *job, quota *lockstep.Request, soft []*job) ([]
 		if h.gang.Capabilities.Resizable {
 			keep = h.lowest(h.gang.MinMembers())
 		}
-		kept = append(kept, cut{job: h, keep: keep})
+		kept = append(kept, cut{job: h, keep: keep, spares: h.plan.Spares})
 	}
 	ok, err := a.fitDisplacing(j, quota, kept)
 	if ok && err == nil {
@@ -105,7 +134,7 @@ func (a *Admission) shrinkSome(j *job, quota *lockstep.Request, soft []*job) ([]
 func (a *Admission) spare(j *job, quota *lockstep.Request, kept []cut) ([]cut, error) {
 	spared := slices.Clone(kept)
 	for i := range spared {
-		if h := spared[i].job; !overlaps(a.scratch.plan.Members, h.plan.Members) {
+		if h := spared[i].job; !overlaps(room(&a.scratch.plan), room(h.plan)) {
 			spared[i].keep = h.plan.Members
 		}
 	}
@@ -136,7 +165,7 @@ func (a *Admission) stopSome(j *job, quota *lockstep.Request, soft []*job) ([]cu
 	}
 	var kept []cut
 	for _, h := range slices.Backward(soft[:n]) {
-		kept = append(kept, cut{job: h})
+		kept = append(kept, cut{job: h, spares: h.plan.Spares})
 	}
 	if kept, err = a.spare(j, quota, kept); err != nil {
 		return nil, err
@@ -159,7 +188,7 @@ func (a *Admission) floor(j *job, quota *lockstep.Request, kept []cut, i int) er
 	if h.gang.Capabilities.Resizable {
 		tries = append(tries,
 			func() []lockstep.Member { return h.lowest(h.gang.MinMembers()) },
-			func() []lockstep.Member { return h.without(a.scratch.plan.Members) })
+			func() []lockstep.Member { return h.without(room(&a.scratch.plan)) })
 	}
 	for n, try := range tries {
 		if n == 2 { // only now the scratch plan shows what j takes without h
@@ -279,12 +308,12 @@ func (a *Admission) settleCuts() error {
 			continue
 		}
 		counts := a.countsOf(c.keep, c.job)
-		prefer := lockstep.Plan{Job: c.job.id, Gang: c.job.gang, Members: c.keep}
+		prefer := lockstep.Plan{Job: c.job.id, Gang: c.job.gang, Members: c.keep, Spares: c.spares}
 		r := &a.scratch.request
 		*r = lockstep.Request{Gang: c.job.gang, Min: counts, Max: counts, Prefer: &prefer}
 		a.scratch.busy = a.scratch.busy[:0]
 		for _, o := range cuts[i+1:] {
-			a.scratch.busy = appendBusy(a.scratch.busy, o.job.gang, o.keep)
+			a.scratch.busy = o.appendKept(a.scratch.busy)
 		}
 		r.Busy = a.scratch.busy
 		v, err := a.fit(r, &a.scratch.plan)
@@ -297,10 +326,11 @@ func (a *Admission) settleCuts() error {
 		if err := a.cfg.Placer.Apply(&a.scratch.plan); err != nil {
 			return fmt.Errorf("gang: apply %s: %w", c.job.id, err)
 		}
-		c.job.plan = a.scratch.plan.Clone()
+		c.job.plan = own(&a.scratch.plan, c.job)
 		a.grants++
-		a.soften(c.job, true)
-		c.job.moved = false
+		if c.job.moved = false; !c.job.victim {
+			a.soften(c.job, true)
+		}
 		a.setEnd(c.job, later(c.job.start, c.job.wall()))
 	}
 	return nil
@@ -310,13 +340,15 @@ func (a *Admission) settleCuts() error {
 func (a *Admission) fitDisplacing(j *job, quota *lockstep.Request, kept []cut) (bool, error) {
 	busy := a.appendReserved(a.scratch.busy[:0], a.now, forever, false)
 	for _, c := range kept {
-		busy = appendBusy(busy, c.job.gang, c.keep)
+		busy = c.appendKept(busy)
 	}
 	a.scratch.busy = busy
 	r := a.request(j, a.now, a.latestEnd(j))
 	r.Min, r.Max, r.Busy = quota.Min, quota.Max, busy
 	if j.moved {
 		r.Prefer = &lockstep.Plan{Job: j.id, Gang: j.gang, Members: j.was}
+	} else if a.p.aim != nil {
+		r.Prefer = a.p.aim
 	}
 	v, err := a.fit(r, &a.scratch.plan)
 	return v.Feasible, err

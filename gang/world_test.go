@@ -42,6 +42,8 @@ type world struct {
 	events []happening
 	log    []lockstep.Action
 	order  int
+	on     map[lockstep.JobID][]lockstep.Member // where processes truly are
+	share  bool                                 // members may share devices, so that these may meet
 }
 
 type happening struct {
@@ -93,8 +95,17 @@ func (w *world) run(until int) {
 			e := w.events[0].event
 			w.events = w.events[1:]
 			e.Time = at(w.now)
+			before, _ := w.a.State(e.Job)
 			if err := w.a.Apply(e); err != nil {
 				require.True(w.t, e.Kind == lockstep.EventFinish || e.Kind == lockstep.EventConfirm, "%v at %d: %v", e.Kind, w.now, err)
+				continue
+			}
+			switch e.Kind {
+			case lockstep.EventFinish, lockstep.EventEvicted:
+				delete(w.on, e.Job)
+				if e.Kind == lockstep.EventEvicted && before.Phase == gang.Resizing {
+					w.on[e.Job] = before.Plan.Members
+				}
 			}
 		}
 		actions, err := w.a.Step(at(w.now))
@@ -114,6 +125,7 @@ func (w *world) do(x lockstep.Action) {
 			w.at(w.now, lockstep.Event{Kind: lockstep.EventConfirm, Job: x.Job, Attempt: x.Attempt, Rank: rank})
 		}
 	case lockstep.ActionStart:
+		w.occupy(x.Job, x.Plan.Members)
 		w.starts[x.Job] = append(w.starts[x.Job], w.now)
 		d, ok := w.true[x.Job]
 		if !ok {
@@ -129,6 +141,23 @@ func (w *world) do(x lockstep.Action) {
 			w.at(w.now+w.linger, lockstep.Event{Kind: lockstep.EventEvicted, Job: x.Job, Attempt: x.Attempt})
 		}
 	}
+}
+
+// occupy starts processes, which must meet no others.
+func (w *world) occupy(job lockstep.JobID, members []lockstep.Member) {
+	if w.on == nil {
+		w.on = map[lockstep.JobID][]lockstep.Member{}
+	}
+	for id, others := range w.on { // the order does not matter
+		for _, o := range others {
+			for _, m := range members {
+				if id != job && o.Node == m.Node && o.Devices&m.Devices != 0 && !w.share {
+					require.Fail(w.t, "two jobs meet", "%s starts on %s[%s], where %s still is", job, m.Node, m.Devices, id)
+				}
+			}
+		}
+	}
+	w.on[job] = members
 }
 
 // phase returns where job stands.

@@ -31,14 +31,12 @@ func (s *State) admit(call string, p *lockstep.Plan) error {
 	if err := s.checkPlan(call, p); err != nil {
 		return err
 	}
-	rec := s.newJob(len(p.Members))
+	rec := s.newJob(len(p.Members) + len(p.Spares))
 	j := &s.jobs[rec]
-	j.id, j.gang, j.port = p.Job, p.Gang, p.Port
-	for i := range p.Members {
-		m := &p.Members[i]
-		x, err := s.seatFor(call, p, i)
+	j.id, j.gang, j.port, j.ranks = p.Job, p.Gang, p.Port, int32(len(p.Members))
+	for i := range j.seats {
+		err := s.seatFor(call, p, i, &j.seats[i])
 		if err == nil {
-			j.seats[i] = seat{slot: x, role: m.Role, devices: m.Devices}
 			s.occupy(rec, int32(i))
 			continue
 		}
@@ -75,32 +73,51 @@ func (s *State) checkPlan(call string, p *lockstep.Plan) error {
 			return err
 		}
 	}
-	role, n := int32(-1), 0
-	for i := range p.Members {
-		m := &p.Members[i]
+	if err := checkMembers(call, "Plan.Members", g, p.Members, (*lockstep.Role).Limit); err != nil {
+		return err
+	}
+	return checkMembers(call, "Plan.Spares", g, p.Spares, spareLimit)
+}
+
+// spareLimit returns how many spares of a role there may be: whole inner groups.
+func spareLimit(r *lockstep.Role) int {
+	size := max(1, r.Inner.Size)
+	return (r.Spares + size - 1) / size * size
+}
+
+// checkMembers checks members, or spares, of which each role may have so many.
+func checkMembers(call, field string, g *lockstep.Gang, list []lockstep.Member, limit func(*lockstep.Role) int) error {
+	role, n, most := int32(-1), 0, 0
+	for i := range list {
+		m := &list[i]
 		if m.Role < max(role, 0) || int(m.Role) >= len(g.Roles) {
-			return fault(lockstep.ErrInvalid, call, at("Plan.Members", i)+".Role", strconv.Itoa(int(m.Role)), "want a role of the gang, role by role")
+			return fault(lockstep.ErrInvalid, call, at(field, i)+".Role", strconv.Itoa(int(m.Role)), "want a role of the gang, role by role")
 		}
 		if m.Role != role {
-			role, n = m.Role, 0
+			role, n, most = m.Role, 0, limit(&g.Roles[m.Role])
 		}
 		o := &g.Roles[role]
-		if n++; n > o.Limit() {
-			return fault(lockstep.ErrInvalid, call, "Plan.Members", strconv.Itoa(n), "more members of role "+strconv.Itoa(int(role))+" than its limit")
+		if n++; n > most {
+			return fault(lockstep.ErrInvalid, call, field, strconv.Itoa(n), "more of role "+strconv.Itoa(int(role))+" than its limit")
 		}
 		if m.Devices.Len() != o.Demand.GPUs {
-			return fault(lockstep.ErrInvalid, call, at("Plan.Members", i)+".Devices", strconv.Quote(m.Devices.String()), "want "+strconv.Itoa(o.Demand.GPUs)+" devices")
+			return fault(lockstep.ErrInvalid, call, at(field, i)+".Devices", strconv.Quote(m.Devices.String()), "want "+strconv.Itoa(o.Demand.GPUs)+" devices")
 		}
-		if o.Demand.DeviceShare() != lockstep.WholeGPU {
-			return fault(lockstep.ErrInvalid, call, at("Gang.Roles", int(role))+".Demand.Share", o.Demand.Share.String(), "want whole devices")
+		if m.Start != 0 && (o.Demand.Profile == "" || m.Start < 0) {
+			return fault(lockstep.ErrInvalid, call, at(field, i)+".Start", strconv.Itoa(int(m.Start)), "want 0, or where a MIG instance may start")
 		}
 	}
 	return nil
 }
 
-// seatFor returns the slot of member i, where there is room for it now.
-func (s *State) seatFor(call string, p *lockstep.Plan, i int) (int32, error) {
-	m := &p.Members[i]
+// seatFor writes the seat of member i, or of the spare that follows the members as the
+// i-th, into t, where there is room for it now.
+func (s *State) seatFor(call string, p *lockstep.Plan, i int, t *seat) error {
+	field, k, list := "Plan.Members", i, p.Members
+	if i >= len(list) {
+		field, k, list = "Plan.Spares", i-len(list), p.Spares
+	}
+	m := &list[k]
 	d := &p.Gang.Roles[m.Role].Demand
 	x, ok := int32(-1), false
 	if i < len(s.work.hint) {
@@ -109,17 +126,23 @@ func (s *State) seatFor(call string, p *lockstep.Plan, i int) (int32, error) {
 	}
 	if !ok {
 		if x, ok = s.slotOf(m.Node); !ok {
-			return 0, unknownNode(call, m.Node)
+			return unknownNode(call, m.Node)
 		}
 	}
 	c := &s.slots[x]
-	if m.Devices&c.free == m.Devices && c.slots > 0 && c.holds(d) {
-		return x, nil
+	*t = seat{slot: x, role: int16(m.Role), devices: m.Devices}
+	if c.slots > 0 && c.holds(d) {
+		if simple(d) && c.mig == 0 && m.Devices&c.free == m.Devices {
+			return nil
+		}
+		if *t = seatOf(m, x, d); s.accepts(x, c, t, d) {
+			return nil
+		}
 	}
 	if m.Devices&^c.all != 0 {
-		return 0, fault(lockstep.ErrInvalid, call, at("Plan.Members", i)+".Devices", strconv.Quote(m.Devices.String()), "not devices of node "+string(m.Node))
+		return fault(lockstep.ErrInvalid, call, at(field, k)+".Devices", strconv.Quote(m.Devices.String()), "not devices of node "+string(m.Node))
 	}
-	return 0, fault(lockstep.ErrConflict, call, at("Plan.Members", i), string(m.Node), "no room there")
+	return fault(lockstep.ErrConflict, call, at(field, k), string(m.Node), "no room there")
 }
 
 // holds reports whether c has what d counts, devices and slots apart.

@@ -23,6 +23,8 @@ func (f *plainFit) candidates(level, n int, r *lockstep.Role) []int32 {
 			return cmp.Or(b.units-a.units, int(a.d-b.d))
 		case !node:
 			return cmp.Or(a.units-b.units, int(a.d-b.d))
+		case f.ranked(&r.Demand):
+			return cmp.Or(a.rank-b.rank, int(a.d-b.d))
 		case a.idle != b.idle:
 			return boolInt(a.idle) - boolInt(b.idle)
 		case a.idle:
@@ -58,7 +60,7 @@ func (f *plainFit) fill(level int, d int32, n int, r *lockstep.Role) map[int32]i
 	if f.gang.Strategy == lockstep.Spread && level != inner {
 		pour(kids, n, give)
 	} else {
-		heap(kids, n, level+1 == last, give)
+		heap(kids, n, level+1 == last, f.ranked(&r.Demand), give)
 	}
 	out := map[int32]int{}
 	for c, k := range give { // in any order: the parts are disjoint
@@ -85,11 +87,14 @@ func pour(kids []plainDomain, n int, give map[int32]int) {
 }
 
 // heap fills the largest child until one holds the rest.
-func heap(kids []plainDomain, n int, node bool, give map[int32]int) {
+func heap(kids []plainDomain, n int, node, ranked bool, give map[int32]int) {
 	for n > 0 {
 		enough := slices.DeleteFunc(slices.Clone(kids), func(o plainDomain) bool { return o.units < n })
 		if len(enough) > 0 {
 			best := slices.MinFunc(enough, func(a, b plainDomain) int {
+				if node && ranked {
+					return cmp.Or(a.rank-b.rank, int(a.d-b.d))
+				}
 				if node {
 					return cmp.Or(boolInt(a.idle)-boolInt(b.idle), a.units-b.units, a.free-b.free, int(a.d-b.d))
 				}
@@ -99,7 +104,7 @@ func heap(kids []plainDomain, n int, node bool, give map[int32]int) {
 			return
 		}
 		best := slices.MinFunc(kids, func(a, b plainDomain) int {
-			return cmp.Or(b.units-a.units, boolInt(a.idle)-boolInt(b.idle), a.free-b.free, int(a.d-b.d))
+			return cmp.Or(b.units-a.units, a.rank-b.rank, boolInt(a.idle)-boolInt(b.idle), a.free-b.free, int(a.d-b.d))
 		})
 		give[best.d] = best.units
 		n -= best.units
@@ -112,9 +117,13 @@ func (f *plainFit) seat(role int32, slots map[int32]int) []lockstep.Member {
 	var out []lockstep.Member
 	d := &f.gang.Roles[role].Demand
 	for _, x := range slices.Sorted(maps.Keys(slots)) {
+		if parted(d) {
+			out = append(out, f.seatParts(role, x, slots[x])...)
+			continue
+		}
 		for range slots[x] {
-			set := f.tree.Shape(x).Closest(f.left[x].free, d.GPUs)
-			f.left[x].take(set, d)
+			set := f.tree.Shape(x).Closest(f.left[x].free&^f.left[x].apart, d.GPUs)
+			f.left[x].take(set, 0, d, f.mig)
 			id, _ := f.tree.NodeAt(x)
 			out = append(out, lockstep.Member{Role: role, Node: id, Devices: set})
 		}

@@ -18,18 +18,30 @@ type plainState struct {
 	ill     map[lockstep.NodeID]bool
 	penalty map[lockstep.NodeID]int32
 	jobs    map[lockstep.JobID]*lockstep.Plan
+	mix     []Shape
+	rule    Rule
+	rankAll bool
+	remains []leftover // of devices, when the mix was last learned
+	mig     plainGeometries
+	away    map[lockstep.JobID]map[int]bool // ranks that are lost
 }
 
 func (p *plainState) clone() *plainState {
 	return &plainState{
 		tree: p.tree, nodes: maps.Clone(p.nodes), shut: maps.Clone(p.shut), ill: maps.Clone(p.ill),
-		penalty: maps.Clone(p.penalty), jobs: maps.Clone(p.jobs),
+		penalty: maps.Clone(p.penalty), jobs: maps.Clone(p.jobs), mix: p.mix, rule: p.rule, rankAll: p.rankAll, remains: p.remains, mig: p.mig, away: p.away,
 	}
 }
 
 // plainNode is what is left on a node.
 type plainNode struct {
-	free              lockstep.DeviceSet
+	free              lockstep.DeviceSet // nobody has any part of them
+	hidden            lockstep.DeviceSet // wholly held, or busy
+	apart             lockstep.DeviceSet // set aside for instances
+	devices           [8]plainDevice
+	mig               string
+	class             lockstep.DeviceClass
+	memoryEach        int64
 	cpu, memory       int64
 	rdma, slots, used int
 }
@@ -42,6 +54,7 @@ type plainFit struct {
 	gang    *lockstep.Gang
 	worst   int
 	allowed map[*lockstep.Role][]int8 // by slot: 0 unknown, 1 yes, -1 no; for one worst
+	prices  *plainMarket
 }
 
 func amount(v int64) int64 {
@@ -62,18 +75,27 @@ func (p *plainState) left(busy []lockstep.Busy) []plainNode {
 		out[x] = plainNode{
 			free: p.tree.Shape(int32(x)).All(), cpu: amount(int64(n.CPU)), memory: amount(int64(n.Memory)),
 			rdma: int(min(amount(int64(n.RDMA)), 1<<30)), slots: int(min(amount(int64(n.Slots)), 1024)),
+			apart: n.Partitioned, mig: n.MIG, class: n.Class, memoryEach: int64(n.GPUMemory),
 		}
 	}
-	for _, plan := range p.jobs { // in any order: sums
-		for _, m := range plan.Members {
-			if x, ok := p.tree.Slot(m.Node); ok && m.Devices&^p.tree.Shape(x).All() == 0 {
-				out[x].take(m.Devices, &plan.Gang.Roles[m.Role].Demand)
+	for id, plan := range p.jobs { // in any order: sums
+		for rank, m := range everyone(plan) {
+			if x, ok := p.tree.Slot(m.Node); ok && !p.away[id][rank] {
+				out[x].take(m.Devices, int(m.Start), &plan.Gang.Roles[m.Role].Demand, p.mig)
 			}
 		}
 	}
 	for _, b := range busy {
 		if x, ok := p.tree.Slot(b.Node); ok {
-			out[x].free &^= b.Devices
+			for i := range (b.Devices & p.tree.Shape(x).All()).All {
+				o := &out[x].devices[i]
+				if out[x].free &^= 1 << i; b.Share%1000 == 0 || o.held != 0 || out[x].apart.Has(i) {
+					out[x].hidden |= 1 << i
+				} else if !out[x].hidden.Has(i) {
+					o.milli = min(o.milli+int(b.Share), 1000)
+					o.memory += int64(b.GPUMemory)
+				}
+			}
 			out[x].cpu -= int64(b.CPU)
 			out[x].memory -= int64(b.Memory)
 			out[x].rdma -= b.RDMA
@@ -83,8 +105,24 @@ func (p *plainState) left(busy []lockstep.Busy) []plainNode {
 	return out
 }
 
-func (n *plainNode) take(set lockstep.DeviceSet, d *lockstep.Demand) {
+// everyone returns the members of a plan and then its spares.
+func everyone(p *lockstep.Plan) []lockstep.Member { return slices.Concat(p.Members, p.Spares) }
+
+func (n *plainNode) take(set lockstep.DeviceSet, start int, d *lockstep.Demand, mig plainGeometries) {
 	n.free &^= set
+	for i := range set.All {
+		switch {
+		case d.Profile != "":
+			g := mig.of(n.mig)
+			p, _ := g.Lookup(d.Profile)
+			n.devices[i].held, _ = g.Take(n.devices[i].held, p, start)
+		case d.Share%1000 != 0:
+			n.devices[i].milli += int(d.Share)
+			n.devices[i].memory += int64(d.GPUMemory)
+		default:
+			n.hidden |= 1 << i
+		}
+	}
 	n.cpu -= int64(d.CPU)
 	n.memory -= int64(d.Memory)
 	n.rdma -= d.RDMA
@@ -114,6 +152,15 @@ func (f *plainFit) allows(x int32, r *lockstep.Role) bool {
 	n := f.nodes[id]
 	if len(r.Demand.Classes) > 0 && !slices.Contains(r.Demand.Classes, n.Class) || r.Demand.GPUMemory > n.GPUMemory {
 		return false
+	}
+	if r.Demand.Profile != "" {
+		g := f.mig.of(n.MIG)
+		if g == nil {
+			return false
+		}
+		if _, ok := g.Lookup(r.Demand.Profile); !ok {
+			return false
+		}
 	}
 	tolerations := slices.Concat(f.gang.Constraints.Tolerations, r.Constraints.Tolerations)
 	for _, t := range n.Taints {
@@ -145,8 +192,8 @@ func (f *plainFit) matching(a *lockstep.Affinity, x int32) (here, all bool) {
 		if !subset(a.Match, plan.Gang.Labels) {
 			continue
 		}
-		for _, m := range plan.Members {
-			if y, ok := f.tree.Slot(m.Node); ok && m.Devices&^f.tree.Shape(y).All() == 0 {
+		for rank, m := range everyone(plan) {
+			if y, ok := f.tree.Slot(m.Node); ok && !f.away[plan.Job][rank] {
 				all = true
 				here = here || f.tree.DomainOf(level, x) == f.tree.DomainOf(level, y)
 			}
@@ -171,8 +218,11 @@ func (f *plainFit) members(x int32, r *lockstep.Role) int {
 	}
 	n, d := &f.left[x], &r.Demand
 	k := n.slots
-	if d.GPUs > 0 {
-		k = min(k, n.free.Len()/d.GPUs)
+	switch {
+	case parted(d):
+		k = min(k, f.partMembers(x, d))
+	case d.GPUs > 0:
+		k = min(k, (n.free&^n.apart).Len()/d.GPUs)
 	}
 	if d.CPU > 0 {
 		k = int(min(int64(k), n.cpu/int64(d.CPU)))
@@ -223,8 +273,15 @@ func (f *plainFit) unit(level int, r *lockstep.Role) int {
 	return 1
 }
 
+// parted reports whether members take parts of devices.
+func parted(d *lockstep.Demand) bool { return d.Profile != "" || d.Share%1000 != 0 }
+
+// ranked reports whether nodes are chosen by rank.
+func (p *plainState) ranked(d *lockstep.Demand) bool { return p.rankAll || parted(d) }
+
 type plainDomain struct {
 	d         int32
+	rank      int
 	units     int
 	idle      bool
 	free      int
@@ -235,8 +292,12 @@ type plainDomain struct {
 func (f *plainFit) domain(level int, d int32, r *lockstep.Role) plainDomain {
 	o := plainDomain{d: d, units: f.units(level, d, r)}
 	last := f.tree.Levels() - 1
+	if level == last && f.ranked(&r.Demand) {
+		o.rank = f.rank(d, r)
+		return o
+	}
 	if level == last {
-		o.idle, o.free = f.left[d].used == 0, f.left[d].free.Len()
+		o.idle, o.free = f.left[d].used == 0, (f.left[d].free &^ f.left[d].apart).Len()
 		o.rack = f.tree.Parent(level, d)
 		inner, _ := f.innerOf(r)
 		first, end := f.tree.Range(last-1, o.rack)
@@ -272,7 +333,7 @@ func (p *plainState) fit(r *lockstep.Request) []lockstep.Member {
 			lo[i] = r.Min[i]
 		}
 	}
-	f := &plainFit{plainState: p, left: p.left(r.Busy), exclude: map[lockstep.NodeID]bool{}, gang: g}
+	f := &plainFit{plainState: p, left: p.left(r.Busy), exclude: map[lockstep.NodeID]bool{}, gang: g, prices: p.market()}
 	for _, id := range r.Exclude {
 		f.exclude[id] = true
 	}

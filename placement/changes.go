@@ -153,13 +153,13 @@ func (s *State) gainOf(v *view, kind lockstep.ChangeKind, x int32) int32 {
 		if c.flags == 0 {
 			return 0
 		}
-		return max(0, v.room(c))
+		return max(0, s.room(v, x, c))
 	}
 	if c.flags != 0 || c.members == 0 {
 		return 0
 	}
 	empty := s.empty(x)
-	return max(0, v.room(&empty)-max(0, v.room(c)))
+	return max(0, s.room(v, x, &empty)-max(0, s.room(v, x, c)))
 }
 
 // wouldWith reports whether the gang fits with the nodes opened or freed. Freed
@@ -174,6 +174,7 @@ func (e *explainer) wouldWith(kind lockstep.ChangeKind, nodes []gained) bool {
 				c.flags = 0
 			} else {
 				head := c.head
+				s.dropBlock(c)
 				*c = s.empty(n.x)
 				c.head = head
 			}
@@ -221,7 +222,8 @@ func (e *explainer) prune(kind lockstep.ChangeKind, nodes []gained) []gained {
 // the best domain, and in the one above where that is a node, since nodes do not
 // grow. It is proved for nodes like one that is there, without its labels and
 // taints, each with what its members take of that resource; where no node is
-// such that this would do, there is no change.
+// such that this would do, there is no change. Devices that members share come in
+// whole nodes.
 func (e *explainer) add() {
 	if err := e.open(); err != nil {
 		return
@@ -235,16 +237,34 @@ func (e *explainer) add() {
 		lacks, least, level, d = e.need*unit, e.need*unit, level-1, s.tree.Parent(level, d)
 	}
 	name, need := v.kind.named(e.out.Verdict.Resource)
-	if _, ok := e.model(v, least); !ok || need == 0 || len(e.g.Roles) > 1 || !v.mayJoin(s, level, d) {
+	x, ok := e.model(v, least)
+	if !ok || need == 0 || len(e.g.Roles) > 1 || !v.mayJoin(s, level, d) {
 		return
+	}
+	amount := int64(lacks) * need
+	if v.ranked && (name == lockstep.ResourceGPU || name == lockstep.ResourceGPUMemory) {
+		amount = s.addNodes(v, x, lacks, name)
 	}
 	if name == lockstep.ResourceGPU && len(v.class.devices) == 1 {
 		name = lockstep.ResourceGPUClass(v.class.devices[0])
 	}
 	e.propose(lockstep.Change{
 		Kind: lockstep.ChangeAdd, Level: s.tree.LevelAt(level).Name, Domain: s.tree.DomainName(level, d),
-		Resource: name, Amount: int64(lacks) * need,
+		Resource: name, Amount: amount,
 	})
+}
+
+// addNodes returns how much of a resource of devices as many nodes like x have as hold
+// so many members.
+func (s *State) addNodes(v *view, x, members int32, name lockstep.ResourceName) int64 {
+	empty := s.empty(x)
+	room := s.room(v, x, &empty)
+	room -= room % v.unit(s.depth-1)
+	devices := int64((members+room-1)/room) * int64(empty.all.Len())
+	if name == lockstep.ResourceGPU {
+		return devices * int64(lockstep.WholeGPU)
+	}
+	return devices * s.memoryOf(x)
 }
 
 // model returns the lowest open node that, empty and without labels and taints,
@@ -256,7 +276,7 @@ func (e *explainer) model(v *view, least int32) (int32, bool) {
 		}
 		n := &e.s.specs[x].node
 		empty := e.s.empty(int32(x))
-		if ok, _ := v.class.admits(&Node{Class: n.Class, GPUMemory: n.GPUMemory}); ok && v.room(&empty) >= least {
+		if ok, _ := e.s.admits(v.class, &Node{Class: n.Class, GPUMemory: n.GPUMemory, MIG: n.MIG}); ok && e.s.room(v, int32(x), &empty) >= least {
 			return int32(x), true
 		}
 	}
@@ -267,7 +287,7 @@ func (e *explainer) model(v *view, least int32) (int32, bool) {
 func (k *kind) named(name lockstep.ResourceName) (lockstep.ResourceName, int64) {
 	for i, a := range k.amounts() {
 		if resourceName(i) == name {
-			return name, a * scale(i)
+			return name, a
 		}
 	}
 	return name, 0

@@ -22,6 +22,15 @@ func (s *State) View() *State {
 	c.tree, c.depth, c.broad, c.roomy = s.tree, s.depth, s.broad, slices.Clone(s.roomy)
 	c.slots, c.ids, c.specs, c.ranks = slices.Clone(s.slots), slices.Clone(s.ids), slices.Clone(s.specs), slices.Clone(s.ranks)
 	c.gone, c.unused = slices.Clone(s.gone), slices.Clone(s.unused)
+	c.layouts, c.models = slices.Clone(s.layouts), slices.Clone(s.models)
+	c.learner, c.market, c.markets = s.learner.clone(), s.market, s.markets
+	c.blocks = make([]block, len(s.blocks))
+	for i := range s.blocks {
+		c.blocks[i] = block{s.blocks[i].set, slices.Clone(s.blocks[i].portions)}
+	}
+	for n := range s.rest {
+		c.rest[n] = slices.Clone(s.rest[n])
+	}
 	c.changed = make([]int32, len(s.changed))
 	c.jobs = make([]job, len(s.jobs)) // those that hold nothing stay empty
 	for _, rec := range s.byID {      // in any order: each by itself

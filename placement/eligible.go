@@ -14,13 +14,14 @@ type class struct {
 	gang, role lockstep.Constraints // without affinities
 	devices    []lockstep.DeviceClass
 	gpuMemory  lockstep.Bytes
+	profile    lockstep.Profile
 	ok         []uint64 // by slot
 	refs       int      // views that use it
 }
 
 // admits reports whether a node meets the wishes of c, by which kind of wish.
-func (c *class) admits(n *Node) (bool, wish) {
-	if len(c.devices) > 0 && !slices.Contains(c.devices, n.Class) || c.gpuMemory > n.GPUMemory {
+func (s *State) admits(c *class, n *Node) (bool, wish) {
+	if len(c.devices) > 0 && !slices.Contains(c.devices, n.Class) || c.gpuMemory > n.GPUMemory || c.profile != "" && !s.offers(n, c.profile) {
 		return false, wishDevice
 	}
 	for _, set := range [...]*lockstep.Constraints{&c.gang, &c.role} {
@@ -68,7 +69,7 @@ func (c *class) set(x int32, ok bool) {
 }
 
 func (c *class) equal(gang, role *lockstep.Constraints, d *lockstep.Demand) bool {
-	return c.gpuMemory == d.GPUMemory && slices.Equal(c.devices, d.Classes) &&
+	return c.gpuMemory == d.GPUMemory && c.profile == d.Profile && slices.Equal(c.devices, d.Classes) &&
 		equalWishes(&c.gang, gang) && equalWishes(&c.role, role)
 }
 
@@ -94,7 +95,7 @@ func (s *State) classFor(g *lockstep.Gang, r *lockstep.Role) *class {
 	}
 	c := &class{
 		gang: g.Constraints.Clone(), role: r.Constraints.Clone(),
-		devices: slices.Clone(r.Demand.Classes), gpuMemory: r.Demand.GPUMemory,
+		devices: slices.Clone(r.Demand.Classes), gpuMemory: r.Demand.GPUMemory, profile: r.Demand.Profile,
 		ok: make([]uint64, (len(s.slots)+63)/64),
 	}
 	c.gang.Affinity, c.role.Affinity = nil, nil
@@ -108,7 +109,7 @@ func (s *State) classFor(g *lockstep.Gang, r *lockstep.Role) *class {
 func (s *State) refreshClass(c *class, x int32) {
 	ok := s.slots[x].flags&vacant == 0
 	if ok {
-		ok, _ = c.admits(&s.specs[x].node)
+		ok, _ = s.admits(c, &s.specs[x].node)
 	}
 	c.set(x, ok)
 }

@@ -23,6 +23,7 @@ type world struct {
 	serial int
 	marks  []worldMark
 	shapes []*topology.Shape
+	parts  bool // some members take shares or MIG instances
 	asked  int
 	fitted int
 	added  map[lockstep.ResourceName]int // changes of kind add that were tried
@@ -53,7 +54,7 @@ func someShapes(t *testing.T) []*topology.Shape {
 
 func newWorld(t *testing.T, seed uint64, some []*topology.Shape) *world {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, rng: rng, shapes: some}
+	w := &world{t: t, rng: rng, shapes: some, parts: seed%3 == 1}
 	levels := []topology.Level{{Name: "block"}, {Name: "rack"}}[:rng.IntN(3)]
 	var shapes []*topology.Shape
 	for range 1 + rng.IntN(2) {
@@ -70,8 +71,11 @@ func newWorld(t *testing.T, seed uint64, some []*topology.Shape) *world {
 	w.ref = &plainState{
 		tree: tree, nodes: map[lockstep.NodeID]Node{}, shut: map[lockstep.NodeID]bool{}, ill: map[lockstep.NodeID]bool{},
 		penalty: map[lockstep.NodeID]int32{}, jobs: map[lockstep.JobID]*lockstep.Plan{},
+		mig: plainGeometries{}, mix: w.mix(),
 	}
-	cfg := Config{wide: int32([]int{0, 1, 2}[rng.IntN(3)]), Views: []int{0, 1, 3}[rng.IntN(3)]}
+	w.ref.rule = []Rule{RulePrices, RulePrices, RuleGradient}[rng.IntN(3)]
+	w.ref.rankAll = w.parts && rng.IntN(3) == 0
+	cfg := Config{Mix: w.ref.mix, Rule: w.ref.rule, RankAll: w.ref.rankAll, wide: int32([]int{0, 1, 2}[rng.IntN(3)]), Views: []int{0, 1, 3}[rng.IntN(3)]}
 	for _, n := range nodes {
 		o := w.node(n.ID)
 		w.ref.nodes[n.ID] = o
@@ -79,7 +83,23 @@ func newWorld(t *testing.T, seed uint64, some []*topology.Shape) *world {
 	}
 	w.s, err = New(tree, cfg)
 	require.NoError(t, err)
+	w.ref.remains = w.ref.remaining()
 	return w
+}
+
+// mix returns a workload to measure fragmentation by.
+func (w *world) mix() (out []Shape) {
+	for range w.rng.IntN(5) {
+		h := Shape{GPUs: []int{0, 1, 1, 1, 2, 4}[w.rng.IntN(6)], CPU: lockstep.MilliCPU(w.rng.IntN(4)) * 1000, Count: int64(w.rng.IntN(5))}
+		if h.GPUs > 0 {
+			h.Share = lockstep.MilliGPU([]int{0, 200, 500, 700, 1000}[w.rng.IntN(5)])
+			if w.rng.IntN(4) == 0 {
+				h.Classes = []lockstep.DeviceClass{"h100"}
+			}
+		}
+		out = append(out, h)
+	}
+	return out
 }
 
 func (w *world) path(depth int) []string {
@@ -97,6 +117,10 @@ func (w *world) node(id lockstep.NodeID) Node {
 		n.RDMA = w.rng.IntN(4) - 1
 	case 2:
 		n.Class, n.GPUMemory = "h100", 80
+		if w.parts && w.rng.IntN(2) == 0 {
+			n.MIG = []string{"a30", "h100-80gb"}[w.rng.IntN(2)]
+			n.Partitioned = lockstep.DeviceSet(w.rng.IntN(2) * w.rng.IntN(8))
+		}
 	}
 	if w.rng.IntN(5) == 0 {
 		n.Taints = []lockstep.Taint{{Key: "k", Value: fmt.Sprint(w.rng.IntN(2))}}
@@ -131,13 +155,22 @@ func (w *world) role(name string) lockstep.Role {
 	rng := w.rng
 	r := lockstep.Role{Name: lockstep.RoleName(name), Min: 1 + rng.IntN(3)}
 	r.Demand.GPUs = []int{0, 1, 1, 1, 2, 2, 3, 4, 8}[rng.IntN(9)]
+	if w.parts && r.Demand.GPUs > 0 {
+		switch rng.IntN(3) {
+		case 0:
+			r.Demand.Share = lockstep.MilliGPU([]int{100, 250, 300, 400, 500, 600, 999}[rng.IntN(7)])
+			r.Demand.GPUMemory = lockstep.Bytes([]int{0, 0, 20, 45}[rng.IntN(4)])
+		case 1:
+			r.Demand.GPUs, r.Demand.Profile = 1, []lockstep.Profile{"1g.6gb", "2g.12gb", "1g.10gb", "3g.40gb", "1g.20gb", "7g.80gb"}[rng.IntN(6)]
+		}
+	}
 	switch rng.IntN(5) {
 	case 0:
 		r.Demand.CPU = lockstep.MilliCPU(rng.IntN(3)) * 700
 	case 1:
 		r.Demand.RDMA = rng.IntN(2)
 	case 2:
-		if r.Demand.GPUs > 0 {
+		if r.Demand.GPUs > 0 && r.Demand.Share == 0 {
 			r.Demand.GPUMemory = 80
 		}
 	}
@@ -221,6 +254,9 @@ func (w *world) request() *lockstep.Request {
 				Node: w.anyNode(), Devices: lockstep.DeviceSet(rng.IntN(16)), CPU: lockstep.MilliCPU(rng.IntN(2000)),
 				RDMA: rng.IntN(2), Slots: rng.IntN(2),
 			})
+			if b := &r.Busy[len(r.Busy)-1]; w.parts && rng.IntN(2) == 0 {
+				b.Share, b.GPUMemory = lockstep.MilliGPU(rng.IntN(5))*250, lockstep.Bytes(rng.IntN(3)*15)
+			}
 		}
 	}
 	return r
@@ -336,10 +372,10 @@ func (w *world) rebase() {
 	require.NoError(w.t, err)
 	w.ref.tree, w.marks = next, nil
 	var want []Displaced
+	w.ref.resettle(changes, nodes)
 	for _, id := range slices.Sorted(maps.Keys(w.ref.jobs)) {
 		for rank, m := range w.ref.jobs[id].Members {
-			x, ok := next.Slot(m.Node)
-			if !ok || m.Devices&^next.Shape(x).All() != 0 {
+			if w.ref.away[id][rank] {
 				want = append(want, Displaced{id, rank, m.Node})
 			}
 		}

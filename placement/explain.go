@@ -1,16 +1,14 @@
 package placement
 
 import (
-	"math/bits"
-
 	"github.com/lockstep-gpu/lockstep"
 )
 
 // Explain answers a request as Fit does and says why: how many nodes have no room,
 // by what rules each out first (cordoned, unhealthy, excluded, device, selector,
 // taint, affinity, capacity, busy), and for a gang that does not fit, changes each of
-// which alone would let it in, in this order: relax, shrink, tolerate, open, free,
-// add. Where several roles are asked for, nodes are counted for the one that binds.
+// which alone would let it in, in this order: relax, shrink, tolerate, open, move, evict,
+// free, add. Where several roles are asked for, nodes are counted for the one that binds.
 // It changes nothing.
 //
 // Each change was tried, but for add, which is proved: for one role, and nodes
@@ -28,9 +26,6 @@ func (s *State) Explain(r *lockstep.Request) (lockstep.Explanation, error) {
 	}
 	e := &explainer{s: s, r: r, g: r.Gang}
 	e.out = lockstep.Explanation{Job: r.Gang.ID, Verdict: verdict}
-	if verdict.Reason == lockstep.ReasonUnsupported {
-		return e.out, nil
-	}
 	if err := e.open(); err != nil {
 		return lockstep.Explanation{}, err
 	}
@@ -41,6 +36,8 @@ func (s *State) Explain(r *lockstep.Request) (lockstep.Explanation, error) {
 		e.shrink()
 		e.tolerate()
 		e.gain(lockstep.ChangeOpen)
+		e.move()
+		e.evict()
 		e.gain(lockstep.ChangeFree)
 		e.add()
 	}
@@ -111,7 +108,7 @@ func (s *State) cause(v *view, x int32) lockstep.ReasonCount {
 	case c.flags&excluded != 0:
 		return lockstep.ReasonCount{Reason: lockstep.ReasonReserved, Detail: "excluded"}
 	}
-	if ok, why := v.class.admits(&s.specs[x].node); !ok {
+	if ok, why := s.admits(v.class, &s.specs[x].node); !ok {
 		return lockstep.ReasonCount{Reason: lockstep.ReasonConstraint, Detail: why.String()}
 	}
 	if !v.wishes(s, x) {
@@ -122,10 +119,10 @@ func (s *State) cause(v *view, x int32) lockstep.ReasonCount {
 		size = v.kind.size
 	}
 	empty := s.empty(x)
-	if short := v.shortOf(&empty, size); short != "" {
+	if short := s.shortOf(v, x, &empty, size); short != "" {
 		return lockstep.ReasonCount{Reason: lockstep.ReasonCapacity, Detail: string(short)}
 	}
-	return lockstep.ReasonCount{Reason: lockstep.ReasonBusy, Detail: string(v.shortOf(c, size))}
+	return lockstep.ReasonCount{Reason: lockstep.ReasonBusy, Detail: string(s.shortOf(v, x, c, size))}
 }
 
 // String names the wish, as explanations do.
@@ -142,11 +139,13 @@ func (w wish) String() string {
 }
 
 // shortOf returns the first resource of which c has too little for n members.
-func (v *view) shortOf(c *slot, n int32) lockstep.ResourceName {
+func (s *State) shortOf(v *view, x int32, c *slot, n int32) lockstep.ResourceName {
 	k := &v.kind
 	switch {
-	case k.gpus > 0 && int32(bits.OnesCount64(uint64(c.free)))/k.gpus < n:
+	case k.gpus > 0 && s.milliRoom(v, x, c) < n:
 		return lockstep.ResourceGPU
+	case k.memoryEach > 0 && s.deviceRoom(v, x, c) < n:
+		return lockstep.ResourceGPUMemory
 	case k.cpu > 0 && c.cpu/k.cpu < int64(n):
 		return lockstep.ResourceCPU
 	case k.memory > 0 && c.memory/k.memory < int64(n):

@@ -93,7 +93,10 @@ func TestCapacityMeansNever(t *testing.T) {
 		free := *r
 		free.Gang, free.Exclude, free.Busy = tolerant(r.Gang), nil, nil
 		for i := range free.Gang.Roles {
-			free.Gang.Roles[i].Demand.Classes, free.Gang.Roles[i].Demand.GPUMemory = nil, 0
+			d := &free.Gang.Roles[i].Demand
+			if d.Classes = nil; !parted(d) {
+				d.GPUMemory = 0
+			}
 		}
 		best, err := w.s.Fit(&free, &w.plan)
 		require.NoError(t, err)
@@ -221,17 +224,32 @@ func (w *world) afterAdd(r *lockstep.Request, c *lockstep.Change) bool {
 	}
 	_, need := v.kind.named(name)
 	require.Positive(w.t, need)
-	require.Zero(w.t, c.Amount%need)
 	members, least := int32(c.Amount/need), v.unit(w.s.depth-1)
 	if e.stop == w.s.depth-1 {
 		least = members
+	}
+	wholeNodes := v.ranked && (name == lockstep.ResourceGPU || name == lockstep.ResourceGPUMemory)
+	if wholeNodes {
+		if least = v.unit(w.s.depth - 1); e.stop == w.s.depth-1 {
+			least *= e.need
+		}
+	} else {
+		require.Zero(w.t, c.Amount%need)
 	}
 	x, ok := e.model(v, least)
 	require.True(w.t, ok)
 	like, shape := w.s.specs[x].node, w.s.tree.Shape(x)
 	empty := w.s.empty(x)
-	room := v.room(&empty)
+	room := w.s.room(v, x, &empty)
 	room -= room % v.unit(w.s.depth-1)
+	if wholeNodes {
+		each := int64(empty.all.Len()) * 1000
+		if name == lockstep.ResourceGPUMemory {
+			each = int64(empty.all.Len()) * w.s.memoryOf(x)
+		}
+		require.Zero(w.t, c.Amount%each)
+		members = int32(c.Amount/each) * room
+	}
 	e.close()
 
 	level, _ := w.s.tree.LevelIndex(c.Level)
@@ -255,10 +273,17 @@ func (w *world) afterAdd(r *lockstep.Request, c *lockstep.Change) bool {
 	for members > 0 {
 		k := min(room, members)
 		members -= k
-		n := Node{ID: lockstep.NodeID(fmt.Sprint("new", len(nodes))), Class: like.Class, GPUMemory: like.GPUMemory, CPU: like.CPU, Memory: like.Memory, RDMA: like.RDMA, Slots: like.Slots}
+		n := Node{ID: lockstep.NodeID(fmt.Sprint("new", len(nodes))), Class: like.Class, GPUMemory: like.GPUMemory, MIG: like.MIG, CPU: like.CPU, Memory: like.Memory, RDMA: like.RDMA, Slots: like.Slots}
 		of := shape
+		if wholeNodes {
+			n.Partitioned = like.Partitioned
+		}
 		switch amount := int64(k) * need; name {
+		case lockstep.ResourceGPUMemory:
 		case lockstep.ResourceGPU:
+			if wholeNodes {
+				break
+			}
 			var err error
 			of, err = topology.UniformShape(int(amount/1000), topology.NVLink(1))
 			require.NoError(w.t, err)
@@ -461,11 +486,6 @@ add cluster/cluster 8000 gpu []`},
 			g.Roles[0].Demand.CPU = 1000
 			return s, g
 		}, lockstep.ReasonCapacity, 3, ""},
-		{"shares are not placed here", func(t *testing.T) (*State, *lockstep.Gang) {
-			g := gangOf("c", 1, 1)
-			g.Roles[0].Demand.Share = 500
-			return stateOf(t, nodesOf(1), Config{}), g
-		}, lockstep.ReasonUnsupported, 0, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 
 // scratch is memory that calls use again.
 type scratch struct {
-	query  query
+	query query
+	chooser
 	views  []*view
 	counts []int32
 	picks  []seat  // chosen members, in packing order
@@ -18,6 +19,10 @@ type scratch struct {
 	kept   []seat // by rank: what stays in place, slot -1 for the others
 	final  []seat
 	frozen bool // departed nodes without members are kept
+	spares part // of picks: room that is kept beside the members
+	stock  stock
+	rails  rails
+	hunt   hunt // of Victims
 }
 
 // part is the picks of one role: picks[from:to].
@@ -79,7 +84,7 @@ func (s *State) Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, 
 	v := s.solve(q, r, out)
 	if covered := len(s.work.saved) > 0; covered {
 		s.restore(0)
-		if !v.Feasible && v.Reason != lockstep.ReasonUnsupported && s.fits(q) {
+		if !v.Feasible && s.fits(q) {
 			v.Reason = lockstep.ReasonReserved
 		}
 	}
@@ -88,9 +93,6 @@ func (s *State) Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdict, 
 
 // solve answers a query, with the request's overlay in place.
 func (s *State) solve(q *query, r *lockstep.Request, out *lockstep.Plan) lockstep.Verdict {
-	if v, ok := unsupported(q); ok {
-		return v
-	}
 	for penalty := range s.ranks {
 		if penalty > 0 && s.ranks[penalty] == 0 {
 			continue
@@ -101,7 +103,12 @@ func (s *State) solve(q *query, r *lockstep.Request, out *lockstep.Plan) lockste
 			continue
 		}
 		if r.Prefer != nil {
+			if q.tiers() > 1 { // whoever may stay does, whatever is faster
+				s.aim(q, uint8(penalty))
+			}
 			l, d = s.stay(q, r.Prefer, l, d)
+		} else {
+			s.alignRails(q)
 		}
 		s.emit(q, out)
 		return s.verdict(q, l, d, len(out.Members))
@@ -109,21 +116,9 @@ func (s *State) solve(q *query, r *lockstep.Request, out *lockstep.Plan) lockste
 	return s.refusal(q)
 }
 
-func unsupported(q *query) (lockstep.Verdict, bool) {
-	for i := range q.gang.Roles {
-		d := &q.gang.Roles[i].Demand
-		if d.DeviceShare() != lockstep.WholeGPU {
-			return lockstep.Verdict{
-				Reason: lockstep.ReasonUnsupported, Want: q.want, Resource: lockstep.ResourceGPU,
-				Requested: int64(d.DeviceShare()), Available: int64(lockstep.WholeGPU),
-			}, true
-		}
-	}
-	return lockstep.Verdict{}, false
-}
-
 // aim readies the views of the roles for one bound on penalties.
 func (s *State) aim(q *query, penalty uint8) {
+	q.penalty = penalty
 	s.work.views = s.work.views[:0]
 	for i := range q.gang.Roles {
 		s.work.views = append(s.work.views, s.viewFor(q.gang, &q.gang.Roles[i], q.inner[i], penalty))
@@ -187,14 +182,20 @@ func (s *State) search(q *query) (level int, d int32, ok bool) {
 	if lead < 0 {
 		return 0, 0, false
 	}
-	v, n := s.work.views[lead], s.work.counts[lead]
+	n := s.work.counts[lead]
 	var need amounts // of all roles together
 	if roles > 1 {
 		for i, k := range s.work.counts {
-			need.add(s.work.views[i].kind.amounts(), int64(k))
+			need.add(s.work.views[i].kind.together(), int64(k))
 		}
 	}
-	for level = q.start; level >= q.stop; level-- {
+	tiers := q.tiers()
+	for i := range (q.start - q.stop + 1) * tiers {
+		level = q.start - i/tiers
+		if tiers > 1 && !s.tierUp(q, i%tiers) {
+			continue
+		}
+		v := s.work.views[lead]
 		w := s.walk(v, level, n/v.unit(level), q.spread)
 		for {
 			d, ok := w.next()
@@ -203,9 +204,10 @@ func (s *State) search(q *query) (level int, d int32, ok bool) {
 			}
 			if roles == 1 {
 				s.choose(q, lead, level, d)
-				return level, d, true
+			} else if !s.each(level, d) || !s.holds(level, d, &need) || !s.try(q, level, d) {
+				continue
 			}
-			if s.each(level, d) && s.holds(level, d, &need) && s.try(q, level, d) {
+			if s.holdSpares(q, level, d) {
 				return level, d, true
 			}
 		}
@@ -231,9 +233,10 @@ func (s *State) holds(level int, d int32, need *amounts) bool {
 		return true
 	}
 	var sum amounts
+	m := s.joint()
 	for x := first; x < end; x++ {
 		if c := &s.slots[x]; c.flags == 0 {
-			sum.add(amountsOf(c), 1)
+			sum.add(s.amountsOf(x, c, m), 1)
 		}
 		if sum.lacks(need) < 0 {
 			return true
@@ -302,21 +305,16 @@ func (s *State) try(q *query, level int, d int32) bool {
 
 // reserve takes the room of a pick until restore.
 func (s *State) reserve(t *seat, d *lockstep.Demand) {
-	c := &s.slots[t.slot]
-	s.work.saved = append(s.work.saved, saved{t.slot, *c})
-	c.free &^= t.devices
-	c.cpu -= int64(d.CPU)
-	c.memory -= int64(d.Memory)
-	c.rdma -= int32(d.RDMA)
-	c.slots--
-	c.members++
-	s.push(t.slot)
+	s.take(s.save(t.slot), t, d)
 }
 
 // restore undoes reservations down to base, newest first.
 func (s *State) restore(base int) {
 	for i := len(s.work.saved) - 1; i >= base; i-- {
 		v := &s.work.saved[i]
+		if c := &s.slots[v.x]; c.part != 0 { // its own, since save
+			s.dropBlock(c)
+		}
 		s.slots[v.x] = v.was
 		s.push(v.x)
 	}
@@ -333,9 +331,10 @@ func (s *State) emit(q *query, out *lockstep.Plan) {
 		for i := p.from; i < p.to; i++ {
 			t := &w.picks[i]
 			w.hint = append(w.hint, t.slot)
-			out.Members = append(out.Members, lockstep.Member{Role: t.role, Node: s.ids[t.slot], Devices: t.devices})
+			out.Members = append(out.Members, lockstep.Member{Role: int32(t.role), Node: s.ids[t.slot], Devices: t.devices, Start: int32(t.start)})
 			lo, hi = min(lo, t.slot), max(hi, t.slot)
 		}
 	}
+	s.emitSpares(out)
 	out.Level = s.tree.LevelAt(s.tree.LCA(lo, hi)).Name
 }

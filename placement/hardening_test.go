@@ -248,16 +248,6 @@ func TestBusyRoomAddsUp(t *testing.T) {
 	require.NoError(t, s.verify())
 }
 
-func TestSharesAreUnsupportedWhateverIsExcluded(t *testing.T) {
-	s := stateOf(t, nodesOf(2), Config{})
-	g := gangOf("g", 1, 1)
-	g.Roles[0].Demand.Share = 500
-	var p lockstep.Plan
-	v, err := s.Fit(&lockstep.Request{Gang: g, Exclude: []lockstep.NodeID{"n0"}}, &p)
-	require.NoError(t, err)
-	require.Equal(t, lockstep.ReasonUnsupported, v.Reason)
-}
-
 // TestPreferMayBeThePlanToFill keeps a gang where it is with one plan for both.
 func TestPreferMayBeThePlanToFill(t *testing.T) {
 	s := stateOf(t, nodesOf(4), Config{})

@@ -18,7 +18,13 @@ func (s *State) build(v *view) {
 		}
 	}
 	v.open = nil
-	v.nodes = newOrdset(bits.Len32(uint32(v.bound)) + moodBits + int(v.doms[s.depth-1]))
+	if v.ranked {
+		v.marks, v.rankBits = make([]mark, len(s.slots)), s.rankBits(v)
+		s.appraise(v)
+		v.nodes = newOrdset(sizeBits + int(v.rankBits) + int(v.doms[s.depth-1]))
+	} else {
+		v.nodes = newOrdset(bits.Len32(uint32(v.bound)) + moodBits + int(v.doms[s.depth-1]))
+	}
 	for l := range v.run.at {
 		v.run.at[l], v.run.by[l] = -1, 0
 	}
@@ -35,12 +41,15 @@ func (s *State) build(v *view) {
 // sync brings v up to date: O(changes since it last was), or a new build where
 // the ring no longer holds them.
 func (s *State) sync(v *view) {
-	if v.cursor == s.end {
+	if v.cursor == s.end && (!v.ranked || v.priced == s.markets) {
 		return
 	}
-	if s.end-v.cursor > uint64(len(s.changed)) || len(v.terms) > 0 && v.flips != v.flipCount() {
+	if s.end-v.cursor > uint64(len(s.changed)) || v.ranked && v.priced != s.markets || len(v.terms) > 0 && v.flips != v.flipCount() {
 		s.build(v)
 		return
+	}
+	if v.ranked && len(v.dear) < len(s.models) {
+		s.appraise(v) // nodes of new classes came
 	}
 	mask := uint64(len(s.changed) - 1)
 	for ; v.cursor != s.end; v.cursor++ {
@@ -53,16 +62,15 @@ func (s *State) sync(v *view) {
 func (s *State) touch(v *view, x int32) {
 	units, mood := v.measure(s, x)
 	oldUnits, oldMood := v.units[x], v.mood[x]
+	if v.ranked {
+		s.rerank(v, x, units)
+	}
 	if units == oldUnits && mood == oldMood {
 		return
 	}
 	v.units[x], v.mood[x] = units, mood
-	v.free += int64(mood&^idleBit) - int64(oldMood&^idleBit)
-	if oldUnits > 0 && (v.all || oldMood&idleBit == 0) {
-		v.nodes.remove(v.nodeKey(oldUnits, oldMood, x))
-	}
-	if units > 0 && (v.all || mood&idleBit == 0) {
-		v.nodes.insert(v.nodeKey(units, mood, x))
+	if !v.ranked {
+		v.move(x, oldUnits, oldMood)
 	}
 	leaf := s.depth - 2
 	d := s.tree.DomainOf(leaf, x)
@@ -82,6 +90,18 @@ func (s *State) touch(v *view, x int32) {
 		o.counts[d]++
 		o.size++
 		v.run.idle = true
+	}
+}
+
+// move moves a slot in v.nodes.
+func (v *view) move(x int32, oldUnits uint16, oldMood uint8) {
+	units, mood := v.units[x], v.mood[x]
+	v.free += int64(mood&^idleBit) - int64(oldMood&^idleBit)
+	if oldUnits > 0 && (v.all || oldMood&idleBit == 0) {
+		v.nodes.remove(v.nodeKey(oldUnits, oldMood, x))
+	}
+	if units > 0 && (v.all || mood&idleBit == 0) {
+		v.nodes.insert(v.nodeKey(units, mood, x))
 	}
 }
 

@@ -9,18 +9,22 @@ import (
 
 // job is what one gang holds. Records are used again once freed.
 type job struct {
-	id    lockstep.JobID
-	gang  *lockstep.Gang
-	seats []seat // in rank order
-	port  int
-	lost  int32 // seats whose node left
+	id     lockstep.JobID
+	gang   *lockstep.Gang
+	seats  []seat // members in rank order, then spares
+	ranks  int32  // how many are members
+	port   int
+	lost   int32  // seats whose node left
+	digest digest // for Victims
 }
 
 // seat is one member. Invariant: a seat with slot >= 0 is in the list of that
 // slot; else it is in the list of gone[^slot].
 type seat struct {
 	slot    int32
-	role    int32
+	role    int16
+	start   int8 // of its MIG instance
+	fresh   bool // was detached by the Rebase at hand
 	devices lockstep.DeviceSet
 	next    ref // of the same node
 }
@@ -31,17 +35,17 @@ type departed struct {
 	head ref
 }
 
-// newJob returns a record with n seats, all of them zero.
+// newJob returns a record with n seats, all of them zero and members'.
 func (s *State) newJob(n int) int32 {
 	size := bits.Len(uint(n - 1))
 	if list := s.spare[size]; len(list) > 0 {
 		rec := list[len(list)-1]
 		s.spare[size] = list[:len(list)-1]
 		j := &s.jobs[rec]
-		j.seats = j.seats[:n]
+		j.seats, j.ranks = j.seats[:n], int32(n)
 		return rec
 	}
-	s.jobs = append(s.jobs, job{seats: make([]seat, n, 1<<size)})
+	s.jobs = append(s.jobs, job{seats: make([]seat, n, 1<<size), ranks: int32(n)})
 	return int32(len(s.jobs) - 1)
 }
 
@@ -63,14 +67,13 @@ func (s *State) occupy(rec, i int32) {
 		j.lost++
 		return
 	}
-	c := &s.slots[t.slot]
-	d := &j.gang.Roles[t.role].Demand
-	c.free &^= t.devices
-	c.cpu -= int64(d.CPU)
-	c.memory -= int64(d.Memory)
-	c.rdma -= int32(d.RDMA)
-	c.slots--
-	c.members++
+	c, d := &s.slots[t.slot], &j.gang.Roles[t.role].Demand
+	if simple(d) { // take, without the call
+		c.free &^= t.devices
+		c.spend(d)
+	} else {
+		s.take(c, t, d)
+	}
 	t.next = c.head
 	c.head = ref{rec, i}
 	s.push(t.slot)
@@ -86,14 +89,13 @@ func (s *State) vacate(rec, i int32) {
 		s.settleGone(^t.slot)
 		return
 	}
-	c := &s.slots[t.slot]
-	d := &j.gang.Roles[t.role].Demand
-	c.free |= t.devices
-	c.cpu += int64(d.CPU)
-	c.memory += int64(d.Memory)
-	c.rdma += int32(d.RDMA)
-	c.slots++
-	c.members--
+	c, d := &s.slots[t.slot], &j.gang.Roles[t.role].Demand
+	if simple(d) { // give, without the call
+		c.free |= t.devices
+		c.earn(d)
+	} else {
+		s.give(c, t, d)
+	}
 	s.unlink(&c.head, ref{rec, i})
 	s.push(t.slot)
 }
@@ -147,10 +149,13 @@ func (s *State) Plan(id lockstep.JobID, out *lockstep.Plan) (ok bool) {
 	out.Reset()
 	out.Job, out.Gang, out.Version, out.Port, out.Inventory = j.id, j.gang, s.version, j.port, s.tree
 	for i := range j.seats {
-		t := &j.seats[i]
-		out.Members = append(out.Members, lockstep.Member{Role: t.role, Node: s.nodeOf(t), Devices: t.devices})
+		if m := s.memberOf(&j.seats[i]); i < int(j.ranks) {
+			out.Members = append(out.Members, m)
+		} else {
+			out.Spares = append(out.Spares, m)
+		}
 	}
-	out.Level = s.levelOf(j.seats)
+	out.Level = s.levelOf(j.seats[:j.ranks])
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 type journal struct {
 	entries []entry
 	marks   []bookmark
+	minds   []mind        // what entries of kind learnt refer to
 	issued  lockstep.Mark // the greatest mark ever given out
 }
 
@@ -28,7 +29,14 @@ const (
 	gaveJob                       // a job left: seat it again
 	wroteFlags                    // a node's flags changed from old
 	wrotePenalty                  // a node's penalty changed from old
+	learnt                        // a gang arrived: what was known before is minds[index]
 )
+
+// mind is what was known of the workload.
+type mind struct {
+	learner learner
+	market  *market
+}
 
 type entry struct {
 	kind  entryKind
@@ -98,7 +106,29 @@ func (s *State) undo(e entry) {
 		s.flag(e.index, uint8(e.old))
 	case wrotePenalty:
 		s.penalize(e.index, int32(e.old))
+	case learnt:
+		m := &s.journal.minds[e.index]
+		s.learner = m.learner
+		if s.market != m.market {
+			s.trade(m.market)
+		}
+		s.journal.minds = s.journal.minds[:e.index]
 	}
+}
+
+// logLearner keeps what is known of the workload, once after each mark.
+func (s *State) logLearner() {
+	j := &s.journal
+	if len(j.marks) == 0 {
+		return
+	}
+	for _, e := range j.entries[j.marks[len(j.marks)-1].at:] {
+		if e.kind == learnt {
+			return
+		}
+	}
+	j.minds = append(j.minds, mind{s.learner.clone(), s.market})
+	s.log(entry{kind: learnt, index: int32(len(j.minds) - 1)})
 }
 
 // log writes an entry while a mark is open.
@@ -125,7 +155,7 @@ func (s *State) forget() {
 		}
 	}
 	changed := len(j.entries) > 0
-	j.entries, j.marks = j.entries[:0], j.marks[:0]
+	j.entries, j.marks, j.minds = j.entries[:0], j.marks[:0], nil
 	for g := range s.gone {
 		if !changed {
 			break

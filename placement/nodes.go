@@ -9,12 +9,13 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/sharing"
 	"github.com/lockstep-gpu/lockstep/topology"
 )
 
 // checkNodes reports every fault of nodes, joined, and otherwise returns their
 // places by ID.
-func checkNodes(call string, tree *topology.Tree, nodes []Node) (map[lockstep.NodeID]int, error) {
+func checkNodes(call string, tree *topology.Tree, nodes []Node, layouts map[string]sharing.GeometryConfig) (map[lockstep.NodeID]int, error) {
 	var errs []error
 	byID := make(map[lockstep.NodeID]int, len(nodes))
 	for i := range nodes {
@@ -39,6 +40,12 @@ func checkNodes(call string, tree *topology.Tree, nodes []Node) (map[lockstep.No
 			if a.value < a.min || a.value > a.max {
 				errs = append(errs, fault(lockstep.ErrInvalid, call, field+"."+a.name, fmt.Sprint(a.value), fmt.Sprint("want ", a.min, " to ", a.max)))
 			}
+		}
+		if !knowsLayout(n.MIG, layouts) {
+			errs = append(errs, fault(lockstep.ErrUnknown, call, field+".MIG", strconv.Quote(n.MIG), "neither in Config.Layouts nor in sharing.Models"))
+		}
+		if n.MIG == "" && n.Partitioned != 0 {
+			errs = append(errs, fault(lockstep.ErrInvalid, call, field+".Partitioned", strconv.Quote(n.Partitioned.String()), "needs MIG"))
 		}
 		errs = append(errs, checkNames(call, field, n)...)
 	}
@@ -86,12 +93,35 @@ func cloneNode(n Node) Node {
 // Status is how one node stands.
 type Status struct {
 	Node    Node               // Node is what it offers; its labels and taints must not be changed.
-	Free    lockstep.DeviceSet // Free are the devices that no member has.
+	Free    lockstep.DeviceSet // Free are the devices that no member has any part of.
+	Parts   []Part             // Parts are the devices that members have parts of, by index.
 	All     lockstep.DeviceSet // All are the devices it has.
 	Members int                // Members is how many members sit there.
 	Open    bool               // Open says that it is not cordoned.
 	Healthy bool               // Healthy says that it was not reported unhealthy.
 	Penalty int32              // Penalty is what SetPenalty set; 0 means none.
+}
+
+// Part is what is left of a device that members have shares of, or instances on.
+type Part struct {
+	Device int               // Device is its index.
+	Share  lockstep.MilliGPU // Share is what is left of it for shares; 0 where it has instances.
+	Memory lockstep.Bytes    // Memory is what is left of its memory for shares; 0 where it has instances.
+	Held   sharing.Occupancy // Held are the slices that instances hold; 0 where there are none.
+}
+
+// partsOf lists the devices of slot x that members have parts of.
+func (s *State) partsOf(x int32) (out []Part) {
+	set, portions := s.parts(&s.slots[x])
+	for i := range set.All {
+		o := Part{Device: i, Held: portions[i].held}
+		if o.Held == 0 {
+			o.Share = lockstep.WholeGPU - lockstep.MilliGPU(portions[i].milli)
+			o.Memory = lockstep.Bytes(s.memoryOf(x) - portions[i].memory)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 // Node returns how a node stands; ok is false where the tree has no such node.
@@ -102,7 +132,7 @@ func (s *State) Node(id lockstep.NodeID) (status Status, ok bool) {
 	}
 	c := &s.slots[x]
 	return Status{
-		Node: s.specs[x].node, Free: c.free, All: c.all, Members: int(c.members),
+		Node: s.specs[x].node, Free: c.free, Parts: s.partsOf(x), All: c.all, Members: int(c.members),
 		Open: c.flags&cordoned == 0, Healthy: c.flags&sick == 0, Penalty: s.specs[x].penalty,
 	}, true
 }

@@ -13,13 +13,16 @@ import (
 func (s *State) cover(call string, r *lockstep.Request) error {
 	for i := range r.Busy {
 		b := &r.Busy[i]
-		if b.CPU >= 0 && b.Memory >= 0 && b.RDMA >= 0 && b.Slots >= 0 {
+		if b.CPU >= 0 && b.Memory >= 0 && b.RDMA >= 0 && b.Slots >= 0 && b.Share >= 0 && b.Share <= lockstep.WholeGPU && b.GPUMemory >= 0 {
 			continue
 		}
 		for _, a := range [...]struct {
 			field string
 			value int64
-		}{{"CPU", int64(b.CPU)}, {"Memory", int64(b.Memory)}, {"RDMA", int64(b.RDMA)}, {"Slots", int64(b.Slots)}} {
+		}{{"CPU", int64(b.CPU)}, {"Memory", int64(b.Memory)}, {"RDMA", int64(b.RDMA)}, {"Slots", int64(b.Slots)}, {"Share", int64(b.Share)}, {"GPUMemory", int64(b.GPUMemory)}} {
+			if a.field == "Share" && b.Share > lockstep.WholeGPU {
+				return fault(lockstep.ErrInvalid, call, at("Request.Busy", i)+".Share", b.Share.String(), "want at most a whole device")
+			}
 			if a.value < 0 {
 				return fault(lockstep.ErrInvalid, call, at("Request.Busy", i)+"."+a.field, strconv.FormatInt(a.value, 10), "must not be negative")
 			}
@@ -38,7 +41,11 @@ func (s *State) cover(call string, r *lockstep.Request) error {
 			continue
 		}
 		c := s.save(x)
-		c.free &^= b.Devices
+		if b.Share == 0 || b.Share == lockstep.WholeGPU {
+			s.hide(c, b.Devices)
+		} else {
+			s.dim(x, c, b.Devices, int16(b.Share), int64(b.GPUMemory))
+		}
 		c.cpu = less(c.cpu, int64(b.CPU), uncounted)
 		c.memory = less(c.memory, int64(b.Memory), uncounted)
 		c.rdma = less(c.rdma, int32(min(b.RDMA, uncountedRDMA)), uncountedRDMA)
@@ -54,6 +61,7 @@ func less[T int32 | int64](left, n, most T) T { return max(left-min(n, most), -m
 func (s *State) save(x int32) *slot {
 	c := &s.slots[x]
 	s.work.saved = append(s.work.saved, saved{x, *c})
+	s.ownBlock(c)
 	s.push(x)
 	return c
 }
@@ -73,6 +81,8 @@ func (s *State) stay(q *query, prefer *lockstep.Plan, level int, d int32) (int, 
 		var to int32
 		if l, to, ok = s.rejoin(q); ok {
 			level, d = l, to
+			s.restore(base)
+			ok = s.holdSpares(q, level, d)
 		}
 	}
 	s.restore(base)
@@ -126,7 +136,7 @@ func (s *State) keep(q *query, prefer *lockstep.Plan, home int32) bool {
 			base := len(w.saved)
 			stays := true
 			for k := range size {
-				t := seat{slot: -1, role: int32(role)}
+				t := seat{slot: -1, role: int16(role)}
 				if i := next + n + k; stays && i < len(prefer.Members) && int(prefer.Members[i].Role) == role {
 					t, stays = s.mayStay(q, &prefer.Members[i], home)
 				} else {
@@ -150,17 +160,17 @@ func (s *State) keep(q *query, prefer *lockstep.Plan, home int32) bool {
 
 // mayStay reserves a member's room where it is, if it may stay there.
 func (s *State) mayStay(q *query, m *lockstep.Member, home int32) (seat, bool) {
-	none := seat{slot: -1, role: m.Role}
+	none := seat{slot: -1, role: int16(m.Role)}
 	x, ok := s.tree.Slot(m.Node)
 	if !ok || s.tree.DomainOf(q.stop, x) != home {
 		return none, false
 	}
 	d := &q.gang.Roles[m.Role].Demand
 	v, c := s.work.views[m.Role], &s.slots[x]
-	if !v.allows(s, x) || v.room(c) < 1 || m.Devices&^c.free != 0 || bits.OnesCount64(uint64(m.Devices)) != d.GPUs {
+	t := seatOf(m, x, d)
+	if !v.allows(s, x) || s.room(v, x, c) < 1 || bits.OnesCount64(uint64(m.Devices)) != d.GPUs || !s.accepts(x, c, &t, d) {
 		return none, false
 	}
-	t := seat{slot: x, role: m.Role, devices: m.Devices}
 	s.reserve(&t, d)
 	return t, true
 }
@@ -204,7 +214,7 @@ func (s *State) fillRest(q *query, level int, d int32) bool {
 	for _, role := range q.order {
 		n := int32(0)
 		for i := range w.kept {
-			if w.kept[i].role == role && w.kept[i].slot < 0 {
+			if int32(w.kept[i].role) == role && w.kept[i].slot < 0 {
 				n++
 			}
 		}

@@ -15,7 +15,7 @@ type allot struct {
 // and appends the members to the picks in slot order. The role is role.
 func (s *State) fill(v *view, role int32, l int, d, n int32, spread bool) {
 	if l == s.depth-1 {
-		s.seatAt(d, role, int(v.kind.gpus), n*v.unit(l))
+		s.seatAt(d, role, v, n*v.unit(l))
 		return
 	}
 	if l == int(v.kind.inner) {
@@ -32,7 +32,7 @@ func (s *State) fill(v *view, role int32, l int, d, n int32, spread bool) {
 		per := v.unit(l + 1)
 		for i := base; i < end; i++ {
 			a := s.work.allots[i]
-			s.seatAt(a.child, role, int(v.kind.gpus), a.n*per)
+			s.seatAt(a.child, role, v, a.n*per)
 		}
 	} else {
 		for i := base; i < end; i++ {
@@ -47,13 +47,16 @@ func (s *State) fill(v *view, role int32, l int, d, n int32, spread bool) {
 // room for what is left, if any has; else the largest gets all it can hold, and
 // so on. Among nodes, one in use goes before an idle one where either would do
 // for the rest; ties go to the fewest free devices, then to the lowest index.
-// The allotments come out by child.
+// In a ranked view see packRanked. The allotments come out by child.
 func (s *State) pack(v *view, l int, d, n int32) {
 	first, end := s.tree.Children(l, d)
 	base := len(s.work.allots)
-	if end-first > s.cfg.wide {
+	switch {
+	case v.ranked && l+1 == s.depth-1:
+		s.packRanked(v, first, end, n)
+	case end-first > s.cfg.wide:
 		s.packWide(v, l+1, first, end, n)
-	} else {
+	default:
 		s.packNarrow(v, l+1, first, end, n)
 	}
 	got := s.work.allots[base:]
@@ -281,14 +284,22 @@ func (s *State) poured(v *view, l int, first, end, t int32) (sum int64) {
 }
 
 // seatAt picks the devices of n members on a node.
-func (s *State) seatAt(x, role int32, gpus int, n int32) {
-	free := s.slots[x].free
+func (s *State) seatAt(x, role int32, v *view, n int32) {
+	switch v.kind.mode {
+	case takesShare:
+		s.seatShares(x, role, v, n)
+		return
+	case takesSlice:
+		s.seatSlices(x, role, v, n)
+		return
+	}
+	free, gpus := s.wholes(x, &s.slots[x]), int(v.kind.gpus)
 	for range n {
 		set := free
 		if gpus != bits.OnesCount64(uint64(free)) {
 			set = s.tree.Shape(x).Closest(free, gpus)
 		}
-		s.work.picks = append(s.work.picks, seat{slot: x, role: role, devices: set})
+		s.work.picks = append(s.work.picks, seat{slot: x, role: int16(role), devices: set})
 		free &^= set
 	}
 }

@@ -13,6 +13,7 @@ import (
 func plain(g *lockstep.Gang) bool {
 	if !plainName(string(g.ID)) || !plainOrEmpty(string(g.Tenant)) || !plainOrEmpty(string(g.Queue)) ||
 		g.Strategy != lockstep.Pack && g.Strategy != lockstep.Spread ||
+		g.Preemption != lockstep.PreemptLower && g.Preemption != lockstep.PreemptNever || !within(int64(g.Canary), lockstep.MaxMembers) ||
 		!plainTimes(g) || !plainLabels(g.Labels) || !plainWishes(&g.Constraints) {
 		return false
 	}
@@ -28,7 +29,7 @@ func plain(g *lockstep.Gang) bool {
 		if !plainCounts(r) || !plainDemand(&r.Demand) || !plainWishes(&r.Constraints) {
 			return false
 		}
-		total += r.Limit()
+		total += r.Limit() + r.Spares
 	}
 	return total <= lockstep.MaxMembers
 }
@@ -45,7 +46,7 @@ func plainTimes(g *lockstep.Gang) bool {
 
 func plainCounts(r *lockstep.Role) bool {
 	limit, size := r.Limit(), r.Inner.Size
-	return r.Min >= 1 && limit >= r.Min && limit <= lockstep.MaxMembers && plainOrEmpty(string(r.Inner.Level)) &&
+	return r.Min >= 1 && limit >= r.Min && limit <= lockstep.MaxMembers && within(int64(r.Spares), lockstep.MaxMembers) && plainOrEmpty(string(r.Inner.Level)) &&
 		(size == 0 || size == 1 || size > 1 && r.Min%size == 0 && limit%size == 0)
 }
 
@@ -55,7 +56,8 @@ func plainDemand(d *lockstep.Demand) bool {
 			return false
 		}
 	}
-	if d.GPUs == 0 && (d.GPUMemory != 0 || d.Share != 0 || len(d.Classes) != 0) {
+	if d.GPUs == 0 && (d.GPUMemory != 0 || d.Share != 0 || len(d.Classes) != 0) ||
+		d.Profile != "" && (d.GPUs != 1 || d.Share != 0 || !plainName(string(d.Profile))) {
 		return false
 	}
 	return within(int64(d.GPUs), lockstep.MaxDevicesPerNode) && within(int64(d.Share), int64(lockstep.WholeGPU)) && d.GPUMemory >= 0 &&

@@ -279,7 +279,7 @@ func TestRoomCountsStrandedDevices(t *testing.T) {
 	}
 	room, err := s.Room(&lockstep.Request{Gang: gangOf("g", 1, 2)}, 0)
 	require.NoError(t, err)
-	require.Equal(t, Room{Free: 12, Stranded: 4, Levels: []LevelRoom{{"cluster", "cluster", 4}, {"rack", "r0", 2}, {"node", "n0", 1}}}, room)
+	require.Equal(t, Room{Free: 12_000, Stranded: 4_000, Levels: []LevelRoom{{"cluster", "cluster", 4}, {"rack", "r0", 2}, {"node", "n0", 1}}}, room)
 }
 
 func TestReservedRoomIsTheReason(t *testing.T) {

@@ -10,13 +10,18 @@ import (
 type query struct {
 	gang     *lockstep.Gang
 	spread   bool
-	stop     int     // the coarsest level that one domain of may hold the gang
-	start    int     // the finest that is tried
-	min, max []int32 // members by role
-	inner    []int   // by role: level of inner groups, that of nodes where there are none
-	order    []int32 // roles in packing order
-	least    int     // members at the least
-	want     int     // members at the most
+	stop     int                    // the coarsest level that one domain of may hold the gang
+	start    int                    // the finest that is tried
+	min, max []int32                // members by role
+	inner    []int                  // by role: level of inner groups, that of nodes where there are none
+	order    []int32                // roles in packing order
+	least    int                    // members at the least
+	want     int                    // members at the most
+	spares   []int32                // by role: members' room to keep beside, in whole inner groups
+	spared   bool                   // there are any
+	penalty  uint8                  // the bound on penalties that the views have
+	speeds   []lockstep.ClassSpeed  // fastest first
+	classes  []lockstep.DeviceClass // of a tier, for one role
 }
 
 // read checks a request and writes it as a query. Full validation of the gang
@@ -57,6 +62,9 @@ func (s *State) read(call string, r *lockstep.Request, q *query) error {
 	if err := s.checkAffinities(call, -1, &g.Constraints); err != nil {
 		return err
 	}
+	if err := s.readSpeeds(call, r, q); err != nil {
+		return err
+	}
 	return s.readRoles(call, r, q)
 }
 
@@ -73,6 +81,7 @@ func (s *State) readRoles(call string, r *lockstep.Request, q *query) error {
 		}
 	}
 	q.min, q.max, q.inner, q.order, q.want = q.min[:0], q.max[:0], q.inner[:0], q.order[:0], 0
+	q.spares, q.spared = q.spares[:0], false
 	q.least = 0
 	for i := range g.Roles {
 		o := &g.Roles[i]
@@ -104,6 +113,8 @@ func (s *State) readRoles(call string, r *lockstep.Request, q *query) error {
 			return err
 		}
 		q.min, q.max, q.inner = append(q.min, int32(lo)), append(q.max, int32(hi)), append(q.inner, inner)
+		q.spares = append(q.spares, int32((o.Spares+size-1)/size*size))
+		q.spared = q.spared || o.Spares > 0
 		q.want += hi
 		q.least += lo
 		q.insert(int32(i))
@@ -157,11 +168,15 @@ func (s *State) checkAffinities(call string, role int, c *lockstep.Constraints) 
 	return nil
 }
 
-// need returns the members of a role without which the request is refused: its
-// least, or one group where no role has a least.
+// need returns the members of a role without whose room the request is refused: its
+// least, or one group where no role has a least, with their spares.
 func (q *query) need(role int32) int32 {
-	if q.least > 0 {
-		return q.min[role]
+	n := q.min[role]
+	if q.least == 0 {
+		n = min(q.max[role], int32(max(1, q.gang.Roles[role].Inner.Size)))
 	}
-	return min(q.max[role], int32(max(1, q.gang.Roles[role].Inner.Size)))
+	if n > 0 {
+		n += q.spares[role]
+	}
+	return n
 }

@@ -35,7 +35,7 @@ func (s *State) Rebase(tree *topology.Tree, nodes []Node) ([]Displaced, error) {
 	if err := checkTree("rebase", tree); err != nil {
 		return nil, err
 	}
-	named, err := checkNodes("rebase", tree, nodes)
+	named, err := checkNodes("rebase", tree, nodes, s.cfg.Layouts)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *State) move(tree *topology.Tree, slots []int32, offer offering) []Displ
 		}
 		s.push(x)
 	}
-	return s.displaced(fresh)
+	return s.settled(fresh)
 }
 
 // relay goes over to a tree of another layout.
@@ -109,10 +109,18 @@ func (s *State) relay(tree *topology.Tree, offer offering) []Displaced {
 			fresh = append(fresh, s.detach(int32(x))...)
 		}
 	}
-	s.layout(tree)
+	s.lay(tree)
 	s.work.hint = s.work.hint[:0]
 	for x := range s.slots {
 		s.join(int32(x), was, offer)
+	}
+	return s.settled(fresh)
+}
+
+// settled ends a rebase for the seats that it detached, and lists those that are away.
+func (s *State) settled(fresh []ref) []Displaced {
+	for _, r := range fresh {
+		s.jobs[r.rec].seats[r.idx].fresh = false
 	}
 	return s.displaced(fresh)
 }
@@ -133,13 +141,14 @@ func (s *State) detach(x int32) []ref {
 					s.countSeat(term, x, -1)
 				}
 			}
-			t.slot = ^g
+			t.slot, t.fresh = ^g, true
 			t.next, s.gone[g].head = s.gone[g].head, r
 			j.lost++
 			out = append(out, r)
 		}
 	}
 	s.ranks[c.class]--
+	s.dropBlock(c)
 	*c = slot{flags: vacant, head: nowhere()}
 	s.ids[x], s.specs[x] = "", spec{}
 	return out
@@ -196,19 +205,26 @@ func (s *State) join(x int32, was map[lockstep.NodeID]past, offer offering) {
 	}
 }
 
-// reclaim seats the departed members of a node in the slot where it is now,
-// those whose devices it has. Their devices are apart, so the order is free.
+// reclaim seats the departed members of a node in the slot where it is now, those
+// that its devices can have: first those that sat on it until now, then the others,
+// by job and rank, where there is room for them.
 func (s *State) reclaim(g, x int32) {
 	var list []ref
 	for r := s.gone[g].head; r.rec >= 0; r = s.jobs[r.rec].seats[r.idx].next {
 		list = append(list, r)
 	}
+	slices.SortFunc(list, func(a, b ref) int {
+		j, k := &s.jobs[a.rec], &s.jobs[b.rec]
+		fresh := boolCount(k.seats[b.idx].fresh) - boolCount(j.seats[a.idx].fresh)
+		return cmp.Or(int(fresh), cmp.Compare(j.id, k.id), int(a.idx-b.idx))
+	})
 	s.gone[g].head = nowhere()
 	for _, r := range list {
 		j := &s.jobs[r.rec]
 		t := &j.seats[r.idx]
+		d, c := &j.gang.Roles[t.role].Demand, &s.slots[x]
 		j.lost--
-		if t.devices&^s.slots[x].free != 0 {
+		if !s.bears(c, t, d) || !t.fresh && !s.accepts(x, c, t, d) {
 			s.occupy(r.rec, r.idx) // still away
 			continue
 		}
@@ -227,7 +243,7 @@ func (s *State) reclaim(g, x int32) {
 func (s *State) displaced(list []ref) (out []Displaced) {
 	for _, r := range list {
 		j := &s.jobs[r.rec]
-		if t := &j.seats[r.idx]; t.slot < 0 {
+		if t := &j.seats[r.idx]; t.slot < 0 && r.idx < j.ranks {
 			out = append(out, Displaced{Job: j.id, Rank: int(r.idx), Node: s.gone[^t.slot].id})
 		}
 	}

@@ -34,33 +34,33 @@ type Drift struct {
 }
 
 // Reconcile compares the state with what was observed and returns the
-// differences, by job and rank. It changes nothing: what to do about each is the
+// differences, by job and rank; spares are not looked for. It changes nothing: what to do about each is the
 // host's to decide, with Adopt, Release or an end to the process. A job that was
 // observed twice counts as its first entry. O(members·log members).
 func (s *State) Reconcile(observed []Observed) []Drift {
 	seen := make(map[lockstep.JobID]*Observed, len(observed))
-	taken := make(map[lockstep.NodeID]lockstep.DeviceSet) // observed devices
-	twice := make(map[lockstep.NodeID]lockstep.DeviceSet) // observed more than once
+	claims := make(claims)
 	for i := range observed {
 		o := &observed[i]
 		if _, ok := seen[o.Job]; ok {
 			continue
 		}
 		seen[o.Job] = o
-		for _, m := range o.Members {
-			twice[m.Node] |= taken[m.Node] & m.Devices
-			taken[m.Node] |= m.Devices
+		for k := range o.Members {
+			s.claim(claims, &o.Members[k], s.demandOf(o.Job, o.Members[k].Role))
 		}
 	}
 	var out []Drift
 	for id, o := range seen { // in any order: sorted below
 		rec, ok := s.byID[id]
 		for rank := range o.Members {
-			var want *seat
-			if ok && rank < len(s.jobs[rec].seats) {
-				want = &s.jobs[rec].seats[rank]
+			m := &o.Members[rank]
+			at := sighting{have: m, takes: s.demandOf(id, m.Role), clash: claims.clash(m)}
+			if ok && rank < int(s.jobs[rec].ranks) {
+				at.want = &s.jobs[rec].seats[rank]
+				at.took = &s.jobs[rec].gang.Roles[at.want.role].Demand
 			}
-			if d, differs := s.drift(want, &o.Members[rank], twice[o.Members[rank].Node]); differs {
+			if d, differs := s.drift(&at); differs {
 				d.Job, d.Rank = id, rank
 				out = append(out, d)
 			}
@@ -72,7 +72,7 @@ func (s *State) Reconcile(observed []Observed) []Drift {
 			n = len(o.Members)
 		}
 		j := &s.jobs[rec]
-		for rank := n; rank < len(j.seats); rank++ {
+		for rank := n; rank < int(j.ranks); rank++ {
 			out = append(out, Drift{Kind: DriftMissing, Job: id, Rank: rank, Want: s.memberOf(&j.seats[rank])})
 		}
 	}
@@ -81,35 +81,114 @@ func (s *State) Reconcile(observed []Observed) []Drift {
 }
 
 func (s *State) memberOf(t *seat) lockstep.Member {
-	return lockstep.Member{Role: t.role, Node: s.nodeOf(t), Devices: t.devices}
+	return lockstep.Member{Role: int32(t.role), Node: s.nodeOf(t), Devices: t.devices, Start: int32(t.start)}
 }
 
-// drift compares one member; want is nil where the state does not know it.
-func (s *State) drift(want *seat, have *lockstep.Member, twice lockstep.DeviceSet) (Drift, bool) {
+// demandOf returns what a member of a job takes, as far as the state knows; else that
+// is whole devices.
+func (s *State) demandOf(job lockstep.JobID, role int32) *lockstep.Demand {
+	if rec, ok := s.byID[job]; ok && role >= 0 && int(role) < len(s.jobs[rec].gang.Roles) {
+		return &s.jobs[rec].gang.Roles[role].Demand
+	}
+	return &lockstep.Demand{}
+}
+
+// claims are what observed members have of devices together.
+type claims map[lockstep.NodeID]*[lockstep.MaxDevicesPerNode]claimed
+
+type claimed struct {
+	portion
+	clash bool // more than the device has
+}
+
+// claim adds an observed member.
+func (s *State) claim(all claims, m *lockstep.Member, d *lockstep.Demand) {
+	if m.Devices == 0 {
+		return
+	}
+	on := all[m.Node]
+	if on == nil {
+		on = new([lockstep.MaxDevicesPerNode]claimed)
+		all[m.Node] = on
+	}
+	x, ok := s.slotOf(m.Node)
+	for i := range m.Devices.All {
+		o := &on[i]
+		switch {
+		case !ok || modeOf(d) == takesWhole:
+			o.clash = o.clash || o.milli > 0 || o.held != 0
+			o.milli = int16(lockstep.WholeGPU)
+		case modeOf(d) == takesShare:
+			o.milli = min(o.milli, 1000) + int16(d.Share) // no further, lest it turn over
+			o.memory = addUp(o.memory, int64(d.GPUMemory))
+			o.clash = o.clash || o.held != 0 || o.milli > 1000 || d.GPUMemory > 0 && o.memory > s.memoryOf(x)
+		default:
+			after, fits := s.slice(&s.slots[x], o.held, int(seatOf(m, x, d).start), d)
+			o.clash = o.clash || o.milli > 0 || !fits
+			o.held = after
+		}
+	}
+}
+
+// clash reports whether more was observed on a member's devices than they have.
+func (c claims) clash(m *lockstep.Member) bool {
+	on := c[m.Node]
+	for i := range m.Devices.All {
+		if on[i].clash {
+			return true
+		}
+	}
+	return false
+}
+
+// sighting is one observed member beside what the state has of it.
+type sighting struct {
+	want  *seat            // nil where the state does not know it
+	took  *lockstep.Demand // of want
+	have  *lockstep.Member
+	takes *lockstep.Demand
+	clash bool // more was observed on its devices than they have
+}
+
+// drift compares one member.
+func (s *State) drift(at *sighting) (Drift, bool) {
 	var d Drift
-	own := lockstep.DeviceSet(0)
-	if want != nil {
-		d.Want = s.memberOf(want)
-		if d.Want == *have && have.Devices&twice == 0 {
+	if at.want != nil {
+		d.Want = s.memberOf(at.want)
+		if d.Want == *at.have && !at.clash {
 			return d, false
 		}
-		if d.Want.Node == have.Node {
-			own = want.devices
-		}
 	}
-	if have.Node == "" {
+	if at.have.Node == "" {
 		d.Kind = DriftMissing
-		return d, want != nil
+		return d, at.want != nil
 	}
-	d.Have = *have
-	x, ok := s.slotOf(have.Node)
+	d.Have = *at.have
 	switch {
-	case !ok || have.Devices&^(s.slots[x].free|own) != 0 || have.Devices&twice != 0:
+	case at.clash || !s.couldSit(at):
 		d.Kind = DriftConflict
-	case want == nil:
+	case at.want == nil:
 		d.Kind = DriftExtra
 	default:
 		d.Kind = DriftMoved
 	}
 	return d, true
+}
+
+// couldSit reports whether the devices of a member that was observed are free for it,
+// or its own.
+func (s *State) couldSit(at *sighting) bool {
+	x, ok := s.slotOf(at.have.Node)
+	if !ok {
+		return false
+	}
+	c := s.slots[x]
+	s.ownBlock(&c)
+	if at.want != nil && at.want.slot == x {
+		s.give(&c, at.want, at.took)
+	}
+	t := seatOf(at.have, x, at.takes)
+	ok = s.accepts(x, &c, &t, at.takes)
+	s.dropBlock(&c)
+	return ok
 }

@@ -13,13 +13,14 @@ type Usage struct {
 	Open    int `json:"open"`    // Open is how many of them are open and healthy.
 	Idle    int `json:"idle"`    // Idle is how many of the open ones have no member.
 	Devices int `json:"devices"` // Devices is how many there are.
-	Free    int `json:"free"`    // Free is how many devices of open nodes no member has.
+	Free    int `json:"free"`    // Free is how many devices of open nodes no member has any part of.
+	Shared  int `json:"shared"`  // Shared is how many devices of open nodes members have parts of: shares or MIG instances.
 	Jobs    int `json:"jobs"`    // Jobs is how many hold room.
-	Members int `json:"members"` // Members is how many sit on nodes.
+	Members int `json:"members"` // Members is how many sit on nodes, spares among them.
 	Lost    int `json:"lost"`    // Lost is how many members have no node, see Rebase.
 }
 
-// Usage returns how full the cluster is. O(nodes).
+// Usage returns how full the cluster is. O(nodes + members of jobs that lost some).
 func (s *State) Usage() Usage {
 	u := Usage{Jobs: len(s.byID)}
 	for x := range s.slots {
@@ -33,22 +34,27 @@ func (s *State) Usage() Usage {
 		if c.flags == 0 {
 			u.Open++
 			u.Free += c.free.Len()
+			parts, _ := s.parts(c)
+			u.Shared += parts.Len()
 			if c.members == 0 {
 				u.Idle++
 			}
 		}
 	}
 	for _, rec := range s.byID { // in any order: a sum
-		u.Lost += int(s.jobs[rec].lost)
+		j := &s.jobs[rec]
+		for i := 0; i < int(j.ranks) && j.lost > 0; i++ {
+			u.Lost += int(boolCount(j.seats[i].slot < 0))
+		}
 	}
 	return u
 }
 
 // Room is how much room there is for the members of one role.
 type Room struct {
-	Free     int         `json:"free"`     // Free is how many devices are free on nodes that the members may use.
-	Stranded int         `json:"stranded"` // Stranded is how many of those no such member can use: fragmentation.
-	Levels   []LevelRoom `json:"levels"`   // Levels are the best domain of each level, the cluster first.
+	Free     lockstep.MilliGPU `json:"free"`     // Free is how much of devices is free for such members on nodes that they may use; each MIG instance of theirs that fits counts as a device.
+	Stranded lockstep.MilliGPU `json:"stranded"` // Stranded is how much of that no such member can use: fragmentation.
+	Levels   []LevelRoom       `json:"levels"`   // Levels are the best domain of each level, the cluster first.
 }
 
 // LevelRoom is the roomiest domain of a level.
@@ -73,7 +79,7 @@ func (s *State) Room(r *lockstep.Request, role int) (Room, error) {
 		return Room{}, err
 	}
 	v := s.viewFor(q.gang, &q.gang.Roles[role], q.inner[role], s.worst())
-	out := Room{Free: int(v.free), Stranded: int(v.free)}
+	out := Room{Free: lockstep.MilliGPU(v.freeMilli())}
 	for l := range s.depth {
 		units, d := s.most(v, l, math.MaxInt32-1)
 		o := LevelRoom{Level: s.tree.LevelAt(l).Name, Members: int(units * v.unit(l))}
@@ -82,9 +88,9 @@ func (s *State) Room(r *lockstep.Request, role int) (Room, error) {
 		}
 		out.Levels = append(out.Levels, o)
 	}
-	out.Stranded -= int(s.unitsOf(v, 0, 0)) * int(v.unit(0)) * int(v.kind.gpus)
-	if v.kind.gpus == 0 {
-		out.Stranded = 0
+	if v.kind.gpus > 0 {
+		used := int64(s.unitsOf(v, 0, 0)) * int64(v.unit(0)) * v.kind.amounts()[0]
+		out.Stranded = out.Free - lockstep.MilliGPU(used)
 	}
 	s.restore(0)
 	return out, nil

@@ -1,10 +1,12 @@
 package placement
 
 import (
+	"errors"
 	"math/bits"
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/sharing"
 	"github.com/lockstep-gpu/lockstep/topology"
 )
 
@@ -17,22 +19,28 @@ const (
 // Node is what a node offers beside its place and its devices, which the tree
 // knows. The zero amounts mean "not counted": any demand is met.
 type Node struct {
-	ID        lockstep.NodeID      `json:"id"`                  // ID is the node's name in the tree.
-	Class     lockstep.DeviceClass `json:"class,omitempty"`     // Class is the kind of its devices; empty is a kind that no demand can name.
-	GPUMemory lockstep.Bytes       `json:"gpuMemory,omitempty"` // GPUMemory is the memory of each device; 0 (not None) means unknown, which meets only demands for none.
-	CPU       lockstep.MilliCPU    `json:"cpu,omitempty"`       // CPU is its processor time; 0 means not counted, None means none.
-	Memory    lockstep.Bytes       `json:"memory,omitempty"`    // Memory is its host memory; 0 means not counted, None means none.
-	RDMA      int                  `json:"rdma,omitempty"`      // RDMA is how many network endpoints it has; 0 means not counted, None means none.
-	Slots     int                  `json:"slots,omitempty"`     // Slots is how many members it may hold; 0 means MaxSlots, None means none.
-	Labels    map[string]string    `json:"labels,omitempty"`    // Labels are what selectors look at; New copies them.
-	Taints    []lockstep.Taint     `json:"taints,omitempty"`    // Taints keep members off that do not tolerate them; New copies them.
+	ID          lockstep.NodeID      `json:"id"`                    // ID is the node's name in the tree.
+	Class       lockstep.DeviceClass `json:"class,omitempty"`       // Class is the kind of its devices; empty is a kind that no demand can name.
+	GPUMemory   lockstep.Bytes       `json:"gpuMemory,omitempty"`   // GPUMemory is the memory of each device; 0 (not None) means unknown, which meets only demands for none.
+	MIG         string               `json:"mig,omitempty"`         // MIG names how its devices divide into instances: one of Config.Layouts, or of sharing.Models; empty means that they do not.
+	Partitioned lockstep.DeviceSet   `json:"partitioned,omitempty"` // Partitioned are the devices set aside for instances, which nobody gets wholly or in shares; none means that every free one may be divided. It needs MIG.
+	CPU         lockstep.MilliCPU    `json:"cpu,omitempty"`         // CPU is its processor time; 0 means not counted, None means none.
+	Memory      lockstep.Bytes       `json:"memory,omitempty"`      // Memory is its host memory; 0 means not counted, None means none.
+	RDMA        int                  `json:"rdma,omitempty"`        // RDMA is how many network endpoints it has; 0 means not counted, None means none.
+	Slots       int                  `json:"slots,omitempty"`       // Slots is how many members it may hold; 0 means MaxSlots, None means none.
+	Labels      map[string]string    `json:"labels,omitempty"`      // Labels are what selectors look at; New copies them.
+	Taints      []lockstep.Taint     `json:"taints,omitempty"`      // Taints keep members off that do not tolerate them; New copies them.
 }
 
 // Config configures a State. The zero value is valid.
 type Config struct {
-	Nodes   []Node // Nodes are in any order; a node of the tree without an entry gets Node{ID: id}. New copies them.
-	Views   int    // Views bounds how many kinds of demand stay indexed; 0 means 64. The kind asked for least recently makes room, so it is to be no less than the kinds in use; each class of penalty that nodes have makes one more of each.
-	Journal int    // Journal bounds the changes kept for Rollback; 0 means 65,536. Beyond it every open mark goes stale.
+	Nodes   []Node                            // Nodes are in any order; a node of the tree without an entry gets Node{ID: id}. New copies them.
+	Layouts map[string]sharing.GeometryConfig // Layouts are how devices divide into MIG instances, by the name in Node.MIG, beside sharing.Models; nil means those alone. New copies them.
+	Mix     []Shape                           // Mix is the workload that places for shares are chosen for; nil means that it is learned, see Arrived. New copies it.
+	Rule    Rule                              // Rule is how members that take shares choose places; zero is RulePrices.
+	RankAll bool                              // RankAll has all members choose nodes as those with shares do: for workloads of many small gangs.
+	Views   int                               // Views bounds how many kinds of demand stay indexed; 0 means 64. The kind asked for least recently makes room, so it is to be no less than the kinds in use; each class of penalty that nodes have makes one more of each.
+	Journal int                               // Journal bounds the changes kept for Rollback; 0 means 65,536. Beyond it every open mark goes stale.
 
 	wide int32 // above how many children a domain is searched by index; 0 means 128; tests lower it
 }
@@ -50,10 +58,10 @@ type ref struct{ rec, idx int32 }
 // nowhere ends a list of seats.
 func nowhere() ref { return ref{rec: -1} }
 
-// slot is the state of one slot of the tree; vacant slots have nothing. It is less
-// than a cache line.
+// slot is the state of one slot of the tree; vacant slots have nothing. It is a
+// cache line.
 type slot struct {
-	free    lockstep.DeviceSet // devices that no member has
+	free    lockstep.DeviceSet // devices that no member has any part of
 	all     lockstep.DeviceSet // devices there are
 	cpu     int64              // what is left; below zero when the node shrank under its members
 	memory  int64
@@ -62,7 +70,10 @@ type slot struct {
 	members int32 // members there
 	head    ref   // the seats there, newest first
 	flags   uint8
-	class   uint8 // of penalty: 0 for none, else bits.Len32
+	class   uint8  // of penalty: 0 for none, else bits.Len32
+	mig     uint8  // index in State.layouts; 0 where devices do not divide
+	model   uint16 // index in State.models
+	part    int32  // index in State.blocks of what members have parts of; 0 for none
 }
 
 // Flags of a slot. A slot is open to members where none is set.
@@ -111,6 +122,15 @@ type State struct {
 	terms   []*term
 	classes []*class
 	work    scratch
+
+	blocks  []block                                 // the first is unused
+	rest    [lockstep.MaxDevicesPerNode + 1][]int32 // unused blocks, by devices
+	layouts []layout                                // MIG layouts in use; the first is none
+	models  []lockstep.DeviceClass                  // classes of devices that nodes have, or had
+
+	learner learner
+	market  *market
+	markets uint64 // how many there were
 }
 
 // New returns a state in which every node of tree is free, open and healthy.
@@ -121,8 +141,8 @@ func New(tree *topology.Tree, cfg Config) (*State, error) {
 	if err := checkTree("new", tree); err != nil {
 		return nil, err
 	}
-	byID, err := checkNodes("new", tree, cfg.Nodes)
-	if err != nil {
+	byID, err := checkNodes("new", tree, cfg.Nodes, cfg.Layouts)
+	if err := errors.Join(err, checkLayouts(cfg.Layouts), checkShapes("new", cfg.Mix), checkRule(cfg.Rule)); err != nil {
 		return nil, err
 	}
 	if cfg.Views < 0 || cfg.Journal < 0 {
@@ -138,10 +158,12 @@ func New(tree *topology.Tree, cfg Config) (*State, error) {
 		cfg.wide = wide
 	}
 	nodes := cfg.Nodes
-	cfg.Nodes = nil
+	cfg.Nodes, cfg.Layouts, cfg.Mix = nil, cloneLayouts(cfg.Layouts), cloneShapes(cfg.Mix)
 	s := &State{cfg: cfg, byID: make(map[lockstep.JobID]int32), away: make(map[lockstep.NodeID]int32), version: 1, issued: 1}
 	s.views.byHash = make(map[uint64]*view)
-	s.layout(tree)
+	s.layouts = make([]layout, 1)
+	s.learner = learner{gap: firstStep, fixed: len(cfg.Mix) > 0}
+	s.lay(tree)
 	for x := range s.slots {
 		id, ok := tree.NodeAt(int32(x))
 		if !ok {
@@ -153,12 +175,13 @@ func New(tree *topology.Tree, cfg Config) (*State, error) {
 		}
 		s.settle(int32(x), n)
 	}
+	s.learnFrom(cfg.Mix)
 	return s, nil
 }
 
-// layout sizes everything for tree, all slots vacant, and forgets what is
-// indexed by slot or domain.
-func (s *State) layout(tree *topology.Tree) {
+// lay sizes everything for tree, all slots vacant, and forgets what is indexed by
+// slot or domain.
+func (s *State) lay(tree *topology.Tree) {
 	n := tree.Slots()
 	s.tree, s.depth = tree, tree.Levels()
 	s.slots, s.ids, s.specs = make([]slot, n), make([]lockstep.NodeID, n), make([]spec, n)
@@ -185,7 +208,7 @@ func (s *State) layout(tree *topology.Tree) {
 func (s *State) settle(x int32, n Node) {
 	n = cloneNode(n)
 	s.specs[x] = spec{node: n}
-	s.slots[x] = slot{all: allDevices(s.tree.DeviceCount(x))}
+	s.slots[x] = slot{all: allDevices(s.tree.DeviceCount(x)), mig: s.layoutOf(n.MIG), model: s.modelOf(n.Class)}
 	s.slots[x] = s.empty(x)
 	s.ids[x] = n.ID
 	s.ranks[0]++

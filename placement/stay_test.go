@@ -30,9 +30,25 @@ func (p *plainState) legal(t *testing.T, r *lockstep.Request, members []lockstep
 		require.True(t, ok)
 		require.True(t, f.may(x, role), "node %s is not allowed", m.Node)
 		n := &f.left[x]
-		require.Zero(t, m.Devices&^n.free)
 		require.Equal(t, role.Demand.GPUs, m.Devices.Len())
-		n.take(m.Devices, &role.Demand)
+		if !parted(&role.Demand) {
+			require.Zero(t, m.Devices&^(n.free&^n.apart))
+		}
+		for i := range m.Devices.All {
+			if parted(&role.Demand) {
+				require.Contains(t, f.devicesFor(x, &role.Demand), i)
+			}
+			if role.Demand.Profile != "" {
+				g := f.mig.of(n.mig)
+				k, _ := g.Lookup(role.Demand.Profile)
+				require.True(t, g.Starts(n.devices[i].held, k).Has(int(m.Start)))
+			}
+		}
+		n.take(m.Devices, int(m.Start), &role.Demand, f.mig)
+		for i := range m.Devices.All {
+			require.LessOrEqual(t, n.devices[i].milli, 1000)
+			require.True(t, role.Demand.Share%1000 == 0 || role.Demand.GPUMemory == 0 || n.devices[i].memory <= n.memoryEach)
+		}
 		require.GreaterOrEqual(t, n.slots, 0)
 		require.True(t, n.cpu >= 0 || role.Demand.CPU == 0)
 		require.True(t, n.rdma >= 0 || role.Demand.RDMA == 0)

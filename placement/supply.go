@@ -8,31 +8,75 @@ import (
 )
 
 // amounts are the resources that members take, in the order in which a shortage
-// is looked for: whole devices, CPU, memory, endpoints, slots.
-type amounts [5]int64
+// is looked for: devices, in thousandths, their memory where shares take it, CPU,
+// memory, endpoints, slots.
+type amounts [6]int64
 
 // names of amounts.
 func resourceName(i int) lockstep.ResourceName {
 	return [...]lockstep.ResourceName{
-		lockstep.ResourceGPU, lockstep.ResourceCPU, lockstep.ResourceMemory, lockstep.ResourceRDMA, lockstep.ResourceSlots,
+		lockstep.ResourceGPU, lockstep.ResourceGPUMemory, lockstep.ResourceCPU, lockstep.ResourceMemory, lockstep.ResourceRDMA, lockstep.ResourceSlots,
 	}[i]
 }
 
-// scale is how many units of a resource one of its amounts is.
-func scale(i int) int64 {
-	if i == 0 {
-		return int64(lockstep.WholeGPU)
+// amountsOf returns what c, which is slot x as it is or might be, has left for
+// members that take whole devices, or shares as well.
+func (s *State) amountsOf(x int32, c *slot, m mode) amounts {
+	idle := int64(bits.OnesCount64(uint64(s.wholes(x, c))))
+	a := amounts{idle * int64(lockstep.WholeGPU), 0, c.cpu, c.memory, int64(c.rdma), int64(c.slots)}
+	if m != takesShare {
+		return a
 	}
-	return 1
+	size := s.memoryOf(x)
+	a[1] = idle * size
+	set, portions := s.shares(x, c)
+	for ; set != 0; set &= set - 1 {
+		if l := &portions[bits.TrailingZeros64(uint64(set))]; l.held == 0 {
+			a[0] += int64(lockstep.WholeGPU) - int64(l.milli)
+			a[1] = addUp(a[1], size-l.memory)
+		}
+	}
+	return a
 }
 
-func amountsOf(c *slot) amounts {
-	return amounts{int64(bits.OnesCount64(uint64(c.free))), c.cpu, c.memory, int64(c.rdma), int64(c.slots)}
+// amountsFor is amountsOf for members of v; each instance of its profile that there
+// is room for counts as a device.
+func (s *State) amountsFor(v *view, x int32, c *slot) amounts {
+	a := s.amountsOf(x, c, v.kind.mode)
+	if v.kind.mode == takesSlice {
+		a[0] = int64(lockstep.WholeGPU) * int64(s.sliceRoom(v, x, c))
+	}
+	return a
 }
 
 // amounts returns what one member takes.
 func (k *kind) amounts() amounts {
-	return amounts{int64(k.gpus), k.cpu, k.memory, int64(k.rdma), 1}
+	each := int64(lockstep.WholeGPU)
+	if k.mode == takesShare {
+		each = int64(k.share)
+	}
+	return amounts{int64(k.gpus) * each, int64(k.gpus) * k.memoryEach, k.cpu, k.memory, int64(k.rdma), 1}
+}
+
+// together is amounts where it is added up with what other roles take: instances
+// count for nothing there, since how many a device has room for depends on which.
+func (k *kind) together() amounts {
+	a := k.amounts()
+	if k.mode == takesSlice {
+		a[0] = 0
+	}
+	return a
+}
+
+// joint returns what counts as left for all roles together: what is left of shared
+// devices too where a role takes shares.
+func (s *State) joint() mode {
+	for _, v := range s.work.views {
+		if v.kind.mode == takesShare {
+			return takesShare
+		}
+	}
+	return takesWhole
 }
 
 // enough is more than the members of any gang together can ask for.
@@ -53,13 +97,21 @@ type supply struct {
 	left  amounts // all of it
 	can   amounts // members, were there enough of the other resources
 	most  amounts // on the node with most
-	where [5]int32
+	where [6]int32
 }
 
-func (p *supply) add(a amounts, k *kind, x int32) {
+// addTo adds what c, which is slot x as it is or might be, has for members of v.
+func (s *State) addTo(p *supply, v *view, x int32, c *slot) {
+	k, a := &v.kind, s.amountsFor(v, x, c)
 	for i, need := range k.amounts() {
 		p.left[i] = addUp(p.left[i], a[i])
-		if need > 0 {
+		switch {
+		case need == 0:
+		case i == 0:
+			p.can[0] += int64(s.milliRoom(v, x, c))
+		case i == 1:
+			p.can[1] += int64(s.deviceRoom(v, x, c))
+		default:
 			p.can[i] += max(0, a[i]) / need
 		}
 		if p.nodes == 0 || a[i] > p.most[i] {
@@ -98,7 +150,7 @@ func (p *supply) short(k *kind, members int64) shortage {
 }
 
 func (p *shortage) write(out *lockstep.Verdict) {
-	out.Resource, out.Requested, out.Available = resourceName(p.resource), p.asked*scale(p.resource), p.left*scale(p.resource)
+	out.Resource, out.Requested, out.Available = resourceName(p.resource), p.asked, p.left
 }
 
 // stage says how far a domain comes as a place for all roles together, looking
@@ -145,7 +197,7 @@ type memo struct {
 func (s *State) pooled(q *query, v *view, d int32, alone bool) (pool, bool) {
 	var need amounts
 	for i, w := range s.work.views {
-		need.add(w.kind.amounts(), int64(q.need(int32(i))))
+		need.add(w.kind.together(), int64(q.need(int32(i))))
 	}
 	p := s.poolEmpty(q.stop, v, &need)
 	switch {
@@ -161,7 +213,7 @@ func (s *State) pooled(q *query, v *view, d int32, alone bool) (pool, bool) {
 		return pool{}, false
 	}
 	p = pool{lacksHere, d, shortage{i, need[i], now[i]}}
-	if q.stop == 0 || s.alike() && v.free < need[0] {
+	if q.stop == 0 || s.alike() && v.freeMilli() < need[0] {
 		p.stage = lacksFree
 	}
 	return p, true
@@ -203,6 +255,7 @@ func (a *amounts) lacks(need *amounts) int {
 // pourInto compares need with what a domain has when empty.
 func (s *State) pourInto(level int, d int32, need *amounts) pool {
 	var sums [3]amounts
+	m := s.joint()
 	first, end := s.tree.Range(level, d)
 	for x := first; x < end; x++ {
 		c := &s.slots[x]
@@ -210,7 +263,7 @@ func (s *State) pourInto(level int, d int32, need *amounts) pool {
 			continue
 		}
 		empty := s.empty(x)
-		a := amountsOf(&empty)
+		a := s.amountsOf(x, &empty, m)
 		n := 1
 		if slices.ContainsFunc(s.work.views, func(v *view) bool { return v.wishes(s, x) }) {
 			n = 2
@@ -237,15 +290,16 @@ func (s *State) freeIn(level int, d int32, need *amounts, resource int) (sum amo
 	views := s.work.views
 	if s.alike() {
 		views = views[:1]
-		if free := views[0].free; level == 0 && resource == 0 && free < need[0] {
+		if free := views[0].freeMilli(); level == 0 && resource == 0 && free < need[0] {
 			return amounts{free}
 		}
 	}
+	m := s.joint()
 	first, end := s.tree.Range(level, d)
 	for x := first; x < end; x++ {
 		for _, v := range views {
 			if v.allows(s, x) {
-				sum.add(amountsOf(&s.slots[x]), 1)
+				sum.add(s.amountsOf(x, &s.slots[x], m), 1)
 				break
 			}
 		}
@@ -256,12 +310,12 @@ func (s *State) freeIn(level int, d int32, need *amounts, resource int) (sum amo
 // alike reports whether all roles surely may use the same nodes. It compares what
 // they ask for, not the classes at hand, which come and go.
 func (s *State) alike() bool {
-	first := s.work.views[0].class
+	first, m := s.work.views[0].class, s.work.views[0].kind.mode
 	for _, v := range s.work.views {
 		c := v.class
-		same := c == first || c.gpuMemory == first.gpuMemory && slices.Equal(c.devices, first.devices) &&
+		same := c == first || c.gpuMemory == first.gpuMemory && c.profile == first.profile && slices.Equal(c.devices, first.devices) &&
 			equalWishes(&c.gang, &first.gang) && equalWishes(&c.role, &first.role)
-		if !same || len(v.terms) > 0 {
+		if !same || len(v.terms) > 0 || v.kind.mode != m {
 			return false
 		}
 	}

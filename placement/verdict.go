@@ -109,7 +109,7 @@ func (s *State) holdsOne(v *view, level int, need int32) bool {
 // scattered reports whether enough is free in the whole cluster.
 func (s *State) scattered(v *view, members int32) bool {
 	return s.unitsOf(v, 0, 0)*v.unit(0) >= members ||
-		v.kind.gpus > 0 && v.free >= int64(members)*int64(v.kind.gpus)
+		v.kind.gpus > 0 && v.freeMilli() >= int64(members)*v.kind.amounts()[0]
 }
 
 // most returns the most units, up to need, that one domain of a level has room
@@ -130,15 +130,15 @@ func (s *State) most(v *view, level int, need int32) (units, d int32) {
 
 // binding names the resource that ran out in a domain.
 func (s *State) binding(out *lockstep.Verdict, v *view, level int, d int32, members int64) {
-	if asked := members * int64(v.kind.gpus); level == 0 && v.free < asked { // without a look at every node
-		(&shortage{resource: 0, asked: asked, left: v.free}).write(out)
+	if asked := members * v.kind.amounts()[0]; level == 0 && v.freeMilli() < asked { // without a look at every node
+		(&shortage{resource: 0, asked: asked, left: v.freeMilli()}).write(out)
 		return
 	}
 	first, end := s.tree.Range(level, d)
 	var sum supply
 	for x := first; x < end; x++ {
 		if v.allows(s, x) {
-			sum.add(amountsOf(&s.slots[x]), &v.kind, x)
+			s.addTo(&sum, v, x, &s.slots[x])
 		}
 	}
 	p := sum.short(&v.kind, members)
@@ -156,16 +156,16 @@ func (s *State) bindingEmpty(out *lockstep.Verdict, v *view, level int, best, d 
 	p := l.shortage
 	switch {
 	case l.node >= 0:
-		p.left = max(0, amountsOf(&s.slots[l.node])[p.resource])
+		p.left = max(0, s.amountsFor(v, l.node, &s.slots[l.node])[p.resource])
 		out.Level, out.Domain = lockstep.LevelNode, string(s.ids[l.node])
 	case level == 0 && p.resource == 0: // without a look at every node
-		p.left = v.free
+		p.left = v.freeMilli()
 	default:
 		p.left = 0
 		first, end := s.tree.Range(level, d)
 		for x := first; x < end; x++ {
 			if v.allows(s, x) {
-				p.left = addUp(p.left, amountsOf(&s.slots[x])[p.resource])
+				p.left = addUp(p.left, s.amountsFor(v, x, &s.slots[x])[p.resource])
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (s *State) lacking(v *view, level int, d int32, members int64) lack {
 	for x := first; x < end; x++ {
 		if s.slots[x].flags&vacant == 0 {
 			empty := s.empty(x)
-			all.add(amountsOf(&empty), &v.kind, x)
+			s.addTo(&all, v, x, &empty)
 		}
 	}
 	out := lack{shortage: all.short(&v.kind, members), node: -1, counted: true, epoch: s.epoch, level: level, members: members}
@@ -247,7 +247,7 @@ func (s *State) emptyUnits(v *view, level int, first, end int32) (all, wished, o
 			continue
 		}
 		empty := s.empty(x)
-		n := max(0, v.room(&empty))
+		n := max(0, s.room(v, x, &empty))
 		inner := first
 		if grouped {
 			inner = s.tree.DomainOf(int(v.kind.inner), x)
@@ -275,7 +275,7 @@ func (s *State) emptyUnits(v *view, level int, first, end int32) (all, wished, o
 func (s *State) empty(x int32) slot {
 	c := s.slots[x]
 	n := &s.specs[x].node
-	c.free, c.members, c.head = c.all, 0, nowhere()
+	c.free, c.members, c.head, c.part = c.all, 0, nowhere(), 0
 	c.cpu, c.memory, c.rdma, c.slots = counted(int64(n.CPU)), counted(int64(n.Memory)), uncountedRDMA, MaxSlots
 	if n.RDMA != 0 {
 		c.rdma = int32(max(0, n.RDMA))

@@ -3,11 +3,15 @@ package placement
 import (
 	"fmt"
 	"slices"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/sharing"
 )
 
 // verify recomputes every counter of a state from its jobs and compares.
 func (s *State) verify() error {
 	want := make([]slot, len(s.slots))
+	parts := map[int32]*[lockstep.MaxDevicesPerNode]portion{}
 	for x := range want {
 		want[x] = s.slots[x]
 		if s.slots[x].flags&vacant == 0 {
@@ -23,8 +27,16 @@ func (s *State) verify() error {
 			}
 			d := &j.gang.Roles[t.role].Demand
 			c := &want[t.slot]
-			if c.free&t.devices != t.devices {
+			if modeOf(d) == takesWhole && c.free&t.devices != t.devices {
 				return fmt.Errorf("devices %v of slot %d held twice", t.devices, t.slot)
+			}
+			if modeOf(d) != takesWhole {
+				if parts[t.slot] == nil {
+					parts[t.slot] = new([lockstep.MaxDevicesPerNode]portion)
+				}
+				if err := s.addPart(parts[t.slot], t, d, c); err != nil {
+					return fmt.Errorf("slot %d: %w", t.slot, err)
+				}
 			}
 			c.free &^= t.devices
 			c.cpu -= int64(d.CPU)
@@ -40,7 +52,10 @@ func (s *State) verify() error {
 		for r := got.head; r.rec >= 0; r = s.jobs[r.rec].seats[r.idx].next {
 			n++
 		}
-		got.head, want[x].head = nowhere(), nowhere()
+		if err := s.sameParts(int32(x), parts[int32(x)]); err != nil {
+			return fmt.Errorf("slot %d: %w", x, err)
+		}
+		got.head, want[x].head, got.part = nowhere(), nowhere(), 0
 		if got != want[x] || n != got.members {
 			return fmt.Errorf("slot %d: %+v, want %+v", x, got, want[x])
 		}
@@ -65,17 +80,86 @@ func (s *State) verify() error {
 			return err
 		}
 	}
+	return s.verifyBlocks()
+}
+
+// addPart adds what a seat has of devices to what others have, by plain sums.
+func (s *State) addPart(portions *[lockstep.MaxDevicesPerNode]portion, t *seat, d *lockstep.Demand, c *slot) error {
+	for i := range t.devices.All {
+		o := &portions[i]
+		if d.Profile != "" {
+			g := s.layouts[c.mig].geometry
+			p, ok := g.Lookup(d.Profile)
+			profile, _ := g.Profile(p)
+			if !ok || !profile.Starts.Has(int(t.start)) || o.milli > 0 {
+				return fmt.Errorf("no instance of %s on device %d at %d", d.Profile, i, t.start)
+			}
+			mask := sharing.Occupancy(1<<profile.Slices-1) << t.start
+			if profile.Media {
+				mask |= 1 << 8
+			}
+			if o.held&mask != 0 {
+				return fmt.Errorf("device %d: slices %v held twice", i, o.held&mask)
+			}
+			o.held |= mask
+			continue
+		}
+		o.milli += int16(d.Share)
+		o.memory += int64(d.GPUMemory)
+		if o.held != 0 || o.milli > 1000 {
+			return fmt.Errorf("device %d: %d thousandths held", i, o.milli)
+		}
+	}
+	return nil
+}
+
+// sameParts compares what members have of a slot's devices with want.
+func (s *State) sameParts(x int32, want *[lockstep.MaxDevicesPerNode]portion) error {
+	if want == nil {
+		want = new([lockstep.MaxDevicesPerNode]portion)
+	}
+	set, portions := s.parts(&s.slots[x])
+	for i := range want {
+		var have portion
+		if i < len(portions) {
+			have = portions[i]
+		}
+		if have != want[i] || set.Has(i) != (have != portion{}) {
+			return fmt.Errorf("device %d: %+v, want %+v", i, have, want[i])
+		}
+	}
+	if set == 0 && s.slots[x].part != 0 {
+		return fmt.Errorf("an empty block is kept")
+	}
+	return nil
+}
+
+// verifyBlocks holds that each block is some slot's or unused.
+func (s *State) verifyBlocks() error {
+	used := 0
+	for x := range s.slots {
+		used += boolInt(s.slots[x].part != 0)
+	}
+	for n := range s.rest {
+		used += len(s.rest[n])
+	}
+	if used != max(0, len(s.blocks)-1) {
+		return fmt.Errorf("%d blocks used or unused, want %d", used, len(s.blocks)-1)
+	}
 	return nil
 }
 
 // verifyView compares a view with one built anew.
 func (s *State) verifyView(v *view) error {
 	s.sync(v)
-	fresh := &view{kind: v.kind, class: v.class, terms: v.terms, per: v.per, bound: v.bound}
+	fresh := &view{kind: v.kind, class: v.class, terms: v.terms, per: v.per, bound: v.bound, ranked: v.ranked}
 	s.build(fresh)
 	for x := range v.units {
 		if v.units[x] != fresh.units[x] || v.mood[x] != fresh.mood[x] {
 			return fmt.Errorf("slot %d: units %d mood %d, want %d %d", x, v.units[x], v.mood[x], fresh.units[x], fresh.mood[x])
+		}
+		if v.ranked && v.marks[x] != fresh.marks[x] {
+			return fmt.Errorf("slot %d: %+v, want %+v", x, v.marks[x], fresh.marks[x])
 		}
 	}
 	for l := range v.sums {

@@ -19,6 +19,10 @@ type kind struct {
 	size        int32 // of inner groups, at least 1
 	inner       int8  // level of inner groups; that of nodes where size is 1
 	penalty     uint8 // the worst class of penalty that is allowed
+	mode        mode
+	share       int16 // thousandths of each device, where shares are taken
+	memoryEach  int64 // memory of each device, where shares are taken
+	profile     lockstep.Profile
 }
 
 // view is the index of one kind of demand: for each domain how many members of
@@ -31,22 +35,29 @@ type view struct {
 	class *class
 	terms []limit
 
-	bound  int32                                 // units that a node can have at the most
-	per    [lockstep.MaxDevicesPerNode + 1]uint8 // members by free devices
-	units  []uint16                              // by slot: units that fit there
-	mood   []uint8                               // by slot that may be used: free devices, and idleBit where units fit and no member sits
-	free   int64                                 // sum of the free devices in mood
-	sums   [][]int32                             // by level above nodes, by domain; members at the inner level, else units
-	sets   []ordset                              // by level between cluster and nodes: domains by units
-	open   []opening                             // by units of an idle node, in no order
-	nodes  ordset                                // nodes by units, mood; idle ones only where a lowest domain is wide
-	all    bool                                  // nodes holds idle ones too
-	doms   []uint                                // by level: bits of a domain's index
-	flips  uint64                                // flipCount when built
-	cursor uint64                                // in State.changed
-	totals totals
-	memo   memo
-	lack   lack
+	bound    int32                                 // units that a node can have at the most
+	per      [lockstep.MaxDevicesPerNode + 1]uint8 // members by free devices
+	units    []uint16                              // by slot: units that fit there
+	mood     []uint8                               // by slot that may be used: free devices, and idleBit where units fit and no member sits; 0 in a ranked view
+	marks    []mark                                // by slot, in a ranked view
+	free     int64                                 // sum of what is free: devices of mood, or milli
+	sums     [][]int32                             // by level above nodes, by domain; members at the inner level, else units
+	sets     []ordset                              // by level between cluster and nodes: domains by units
+	open     []opening                             // by units of an idle node, in no order
+	nodes    ordset                                // nodes by units, mood; idle ones only where a lowest domain is wide; in a ranked view see rankKey
+	all      bool                                  // nodes holds idle ones too
+	doms     []uint                                // by level: bits of a domain's index
+	flips    uint64                                // flipCount when built
+	cursor   uint64                                // in State.changed
+	ranked   bool                                  // nodes are chosen by rank
+	rankBits uint                                  // ranks are below 2^rankBits
+	priced   uint64                                // State.markets when built
+	dear     []int64                               // by model: see market.pressure
+	lines    []uint16                              // by model: its row in market.mix
+	profiles []int8                                // by layout: the profile's index, or -1
+	totals   totals
+	memo     memo
+	lack     lack
 
 	id    uint64 // never given to another
 	hash  uint64
@@ -103,7 +114,13 @@ func (s *State) viewFor(g *lockstep.Gang, r *lockstep.Role, inner int, penalty u
 	d := &r.Demand
 	k := kind{
 		gpus: int32(d.GPUs), rdma: int32(d.RDMA), cpu: int64(d.CPU), memory: int64(d.Memory),
-		size: int32(max(1, r.Inner.Size)), inner: int8(inner), penalty: penalty,
+		size: int32(max(1, r.Inner.Size)), inner: int8(inner), penalty: penalty, mode: modeOf(d),
+	}
+	switch k.mode {
+	case takesShare:
+		k.share, k.memoryEach = int16(d.Share), int64(d.GPUMemory)
+	case takesSlice:
+		k.profile = d.Profile
 	}
 	s.views.clock++
 	v := s.views.last
@@ -159,7 +176,7 @@ func (s *State) newView(k kind, hash uint64, g *lockstep.Gang, r *lockstep.Role)
 	if len(s.views.list) >= s.cfg.Views {
 		s.dropView()
 	}
-	v := &view{kind: k, class: s.classFor(g, r), id: s.views.clock, hash: hash}
+	v := &view{kind: k, class: s.classFor(g, r), id: s.views.clock, hash: hash, ranked: k.mode != takesWhole || s.cfg.RankAll}
 	v.class.refs++
 	for i := range len(g.Constraints.Affinity) + len(r.Constraints.Affinity) {
 		a := affinity(g, r, i)
@@ -174,7 +191,7 @@ func (s *State) newView(k kind, hash uint64, g *lockstep.Gang, r *lockstep.Role)
 		}
 	}
 	v.bound = MaxSlots
-	if k.gpus > 0 {
+	if k.gpus > 0 && k.mode == takesWhole {
 		v.bound = int32(v.per[lockstep.MaxDevicesPerNode])
 	}
 	s.build(v)
@@ -224,12 +241,15 @@ func (v *view) measure(s *State, x int32) (units uint16, mood uint8) {
 		return 0, 0
 	}
 	c := &s.slots[x]
-	n := v.room(c)
+	n := s.room(v, x, c)
 	if v.kind.size > 1 && int(v.kind.inner) == s.depth-1 {
 		n /= v.kind.size
 	}
 	n = max(n, 0)
-	mood = uint8(bits.OnesCount64(uint64(c.free)))
+	if v.ranked {
+		return uint16(n), 0
+	}
+	mood = uint8(bits.OnesCount64(uint64(s.wholes(x, c))))
 	if c.members == 0 && n > 0 {
 		mood |= idleBit
 	}
@@ -255,22 +275,48 @@ func (v *view) wishes(s *State, x int32) bool {
 	return true
 }
 
-// room returns how many members fit into c, whoever may use it.
-func (v *view) room(c *slot) int32 {
+// room returns how many members of v fit into c, which is slot x as it is or might
+// be, whoever may use it.
+func (s *State) room(v *view, x int32, c *slot) int32 {
 	n := c.slots
-	if v.kind.gpus > 0 {
-		n = min(n, int32(v.per[bits.OnesCount64(uint64(c.free))]))
+	k := &v.kind
+	if k.gpus > 0 {
+		if k.mode == takesWhole && c.mig == 0 { // deviceRoom, without the calls
+			n = min(n, int32(v.per[bits.OnesCount64(uint64(c.free))]))
+		} else {
+			n = min(n, s.deviceRoom(v, x, c))
+		}
 	}
-	if v.kind.cpu > 0 {
-		n = int32(min(int64(n), c.cpu/v.kind.cpu))
+	if k.cpu > 0 {
+		n = int32(min(int64(n), c.cpu/k.cpu))
 	}
-	if v.kind.memory > 0 {
-		n = int32(min(int64(n), c.memory/v.kind.memory))
+	if k.memory > 0 {
+		n = int32(min(int64(n), c.memory/k.memory))
 	}
-	if v.kind.rdma > 0 {
-		n = min(n, c.rdma/v.kind.rdma)
+	if k.rdma > 0 {
+		n = min(n, c.rdma/k.rdma)
 	}
 	return n
+}
+
+// deviceRoom is room, of the devices alone.
+func (s *State) deviceRoom(v *view, x int32, c *slot) int32 {
+	switch v.kind.mode {
+	case takesShare:
+		return s.shareRoom(&v.kind, x, c)
+	case takesSlice:
+		return s.sliceRoom(v, x, c)
+	}
+	return int32(v.per[bits.OnesCount64(uint64(s.wholes(x, c)))])
+}
+
+// freeMilli returns what is free for members of v on all nodes that they may use, in
+// thousandths of devices.
+func (v *view) freeMilli() int64 {
+	if v.ranked {
+		return v.free
+	}
+	return v.free * int64(lockstep.WholeGPU)
 }
 
 // flipCount returns how often a gang that matches its own affinity may have come to
@@ -293,6 +339,8 @@ func hashKind(k *kind, g *lockstep.Gang, r *lockstep.Role) uint64 {
 	h.word(uint64(k.memory))
 	h.word(uint64(k.size)<<32 | uint64(uint8(k.inner))<<8 | uint64(k.penalty))
 	h.word(uint64(r.Demand.GPUMemory))
+	h.word(uint64(r.Demand.Share))
+	h.text(string(r.Demand.Profile))
 	for _, c := range r.Demand.Classes {
 		h.text(string(c))
 	}

@@ -2,7 +2,7 @@ package placement
 
 // walk yields the domains of a level that have room for need units, best first.
 // Pack: least units, then lowest domain. Spread: most units, then lowest domain.
-// At the level of nodes it is Pack's order for both: nodes in use by units, free
+// At the level of nodes it is one order for both: in a ranked view by rank; else nodes in use by units, free
 // devices and slot; then idle nodes, from the lowest domain with least units on,
 // within it by units, free devices and slot.
 type walk struct {
@@ -21,7 +21,7 @@ type walk struct {
 func (s *State) walk(v *view, level int, need int32, spread bool) walk {
 	w := walk{s: s, v: v, level: level, need: need, spread: spread, now: -1}
 	switch {
-	case level == 0:
+	case level == 0, level == s.depth-1 && v.ranked:
 	case level == s.depth-1:
 		w.key = uint64(need) << moodBits << v.doms[level]
 		w.domain = uint64(need) << v.doms[level-1]
@@ -40,6 +40,8 @@ func (w *walk) next() (d int32, ok bool) {
 		ok = w.key == 0 && w.s.unitsOf(w.v, 0, 0) >= w.need
 		w.key = 1
 		return 0, ok
+	case w.level == w.s.depth-1 && w.v.ranked:
+		return w.nextRanked()
 	case w.level == w.s.depth-1:
 		return w.nextNode()
 	case w.spread:

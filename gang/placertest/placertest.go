@@ -12,7 +12,7 @@ import (
 )
 
 // TestPlacer holds the placers that newPlacer makes to the contract of
-// gang.Placer and, if they have it, of gang.WhatIf. Each must be empty, like the
+// gang.Placer and, if they have it, of gang.WhatIf and gang.Preempter. Each must be empty, like the
 // others, and have room for at least four gangs of one device, on two nodes or
 // more.
 func TestPlacer(t *testing.T, newPlacer func() gang.Placer) {
@@ -31,6 +31,11 @@ func TestPlacer(t *testing.T, newPlacer func() gang.Placer) {
 		{"what can never fit is invalid", (*suite).neverIsInvalid},
 		{"rollback restores everything", (*suite).rollbackRestores},
 		{"marks nest", (*suite).marksNest},
+		{"victims make room and nobody goes without need", (*suite).victimsAreNeeded},
+		{"who may not go stays", (*suite).victimsAreCandidates},
+		{"lower tiers go first, then whoever costs less", (*suite).victimsByTier},
+		{"limits hold", (*suite).victimsWithinLimits},
+		{"who shrinks keeps its least", (*suite).victimsShrink},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(&suite{t: t, p: newPlacer()}) })
 	}

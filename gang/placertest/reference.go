@@ -30,7 +30,8 @@ type Reference struct {
 	before  state // what it had before it tried a domain
 	domains []domain
 	allowed []bool
-	members []lockstep.Member
+	members []lockstep.Member // with spares behind
+	ranks   int               // how many of them are members
 }
 
 type state struct {
@@ -120,8 +121,7 @@ func (p *Reference) Apply(plan *lockstep.Plan) error {
 	if p.now.plans[plan.Job] != nil {
 		return fault(lockstep.ErrDuplicate, "apply", "Job", string(plan.Job))
 	}
-	for i := range plan.Members {
-		m := &plan.Members[i]
+	for i, m := range room(plan) {
 		n, ok := p.index[m.Node]
 		if !ok || m.Devices&^p.now.free[n] != 0 {
 			p.undo(plan, i)
@@ -135,9 +135,11 @@ func (p *Reference) Apply(plan *lockstep.Plan) error {
 	return nil
 }
 
+// room returns the members of plan, then its spares.
+func room(plan *lockstep.Plan) []lockstep.Member { return slices.Concat(plan.Members, plan.Spares) }
+
 func (p *Reference) undo(plan *lockstep.Plan, members int) {
-	for i := range plan.Members[:members] {
-		m := &plan.Members[i]
+	for _, m := range room(plan)[:members] {
 		n := p.index[m.Node]
 		p.now.free[n] |= m.Devices
 		p.now.cpu[n] += plan.Gang.Roles[m.Role].Demand.CPU
@@ -150,7 +152,7 @@ func (p *Reference) Release(job lockstep.JobID) error {
 	if plan == nil {
 		return fault(lockstep.ErrUnknown, "release", "job", string(job))
 	}
-	p.undo(plan, len(plan.Members))
+	p.undo(plan, len(plan.Members)+len(plan.Spares))
 	delete(p.now.plans, job)
 	p.bump()
 	return nil
@@ -186,7 +188,8 @@ func (p *Reference) Fit(r *lockstep.Request, out *lockstep.Plan) (lockstep.Verdi
 	}
 	out.Reset()
 	out.Job, out.Gang, out.Version = r.Gang.ID, r.Gang, p.now.version
-	out.Members = append(out.Members, p.members...)
+	out.Members = append(out.Members, p.members[:p.ranks]...)
+	out.Spares = append(out.Spares, p.members[p.ranks:]...)
 	v.Feasible, v.Fit = true, len(out.Members)
 	return v, nil
 }
@@ -247,7 +250,7 @@ func (p *Reference) everFits(r *lockstep.Request, least []int) bool {
 
 // extend adds members to those that fit, role by role.
 func (p *Reference) extend(r *lockstep.Request, have, most []int) {
-	best := slices.Clone(p.members)
+	best, ranks := slices.Clone(p.members), p.ranks
 	for i := range have {
 		for have[i] < most[i] {
 			have[i] += max(r.Gang.Roles[i].Inner.Size, 1)
@@ -255,10 +258,10 @@ func (p *Reference) extend(r *lockstep.Request, have, most []int) {
 				have[i] -= max(r.Gang.Roles[i].Inner.Size, 1)
 				break
 			}
-			best = append(best[:0], p.members...)
+			best, ranks = append(best[:0], p.members...), p.ranks
 		}
 	}
-	p.members = append(p.members[:0], best...)
+	p.members, p.ranks = append(p.members[:0], best...), ranks
 }
 
 // domain is a run of nodes: its first, its free devices, and minus the members
@@ -310,6 +313,12 @@ func (p *Reference) place(r *lockstep.Request, counts []int, first, end int) boo
 			slots = append(slots, lockstep.Member{Role: int32(i)})
 		}
 	}
+	p.ranks = len(slots)
+	for i := range counts {
+		for range r.Gang.Roles[i].Spares {
+			slots = append(slots, lockstep.Member{Role: int32(i)})
+		}
+	}
 	p.members = slots
 	p.before.free = append(p.before.free[:0], p.work.free...)
 	p.before.cpu = append(p.before.cpu[:0], p.work.cpu...)
@@ -330,16 +339,22 @@ func (p *Reference) place(r *lockstep.Request, counts []int, first, end int) boo
 	return p.complete(r.Gang, 0, first, end)
 }
 
-// stay puts members where r.Prefer has them, as far as that is free.
+// stay puts members and spares where r.Prefer has them, as far as that is free.
 func (p *Reference) stay(r *lockstep.Request, first, end int) {
 	if r.Prefer == nil {
 		return
 	}
+	p.stayAt(r, 0, p.ranks, r.Prefer.Members, first, end)
+	p.stayAt(r, p.ranks, len(p.members), r.Prefer.Spares, first, end)
+}
+
+// stayAt puts p.members[from:to] where they are in prefer.
+func (p *Reference) stayAt(r *lockstep.Request, from, to int, prefer []lockstep.Member, first, end int) {
 	next := 0
-	for i := range p.members {
+	for i := from; i < to; i++ {
 		role := p.members[i].Role
-		for ; next < len(r.Prefer.Members); next++ {
-			m := &r.Prefer.Members[next]
+		for ; next < len(prefer); next++ {
+			m := &prefer[next]
 			n, known := p.index[m.Node]
 			if m.Role > role {
 				break
@@ -375,6 +390,9 @@ func (p *Reference) complete(g *lockstep.Gang, i, first, end int) bool {
 	role := p.members[i].Role
 	want := g.Roles[role].Demand.GPUs
 	inner := g.Roles[role].Inner.Size
+	if i >= p.ranks {
+		inner = 0 // spares belong to no group
+	}
 	alike := len(g.Roles) == 1 && inner < 2
 	for n := first; n < end; n++ {
 		if !p.allowed[n] || p.work.free[n].Len() < want || !p.hasCPU(g, role, n) || !p.groupAllows(i, inner, n) {

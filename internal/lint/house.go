@@ -103,7 +103,7 @@ func Lockstep() House {
 
 			// Floor 1.
 			"topology":      {Imports: root},
-			"topology/nvml": {Kind: Driver, Imports: []string{".", "internal/nvml", "topology/internal/source"}},
+			"topology/nvml": {Kind: Driver, Imports: []string{".", "internal/nvml"}},
 			"perfmodel":     {Imports: root},
 			"pipeline":      {Imports: root},
 			"lifecycle":     {Imports: root},

@@ -43,8 +43,8 @@
 // # Limits
 //
 // It is built with cgo on Linux; elsewhere all calls return ErrUnavailable. A
-// program that has it must not be linked with -z now, since the symbols that a
-// library lacks stay open. Not seen on hardware: it was run against a library
+// program that has it must not be linked statically or with -z now, since the
+// linker is to find the library's symbols at their first call. Not seen on hardware: it was run against a library
 // made for its tests (testdata/fake.c), built with NVIDIA's header, and against
 // go-nvml's mock servers. In particular untried are the order of what a driver
 // answers while a device resets, fabric states while the fabric manager starts,

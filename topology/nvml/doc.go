@@ -47,8 +47,8 @@
 // # Limits
 //
 // At most 64 GPUs. Built with cgo on Linux; elsewhere Read returns ErrUnavailable. A
-// program that has it must not be linked with -z now, and uses one library for its
-// life. The library knows no network cards: shapes are without, and those of
+// program that has it must not be linked statically or with -z now, and uses one
+// library for its life. The library knows no network cards: shapes are without, and those of
 // nvidia-smi or NCCL name them (packages smi and nccl). MIG instances are told but
 // are no devices of the shape. Nothing of this was seen on hardware; package
 // internal/nvml says what it was run against, and what that leaves open.

@@ -249,7 +249,7 @@ func (p *parser) row(words []source.Word, line string) {
 
 // affinity sorts what stands behind the links of a GPU's row into the columns.
 // Where there is less than one word for each column, tabs say where the words
-// belong, or else the heads that they stand under.
+// belong, or else the heads that they stand under; but N/A says nothing anywhere.
 func (p *parser) affinity(r *row, words []source.Word, line string) bool {
 	m := &p.matrix
 	r.rest, r.places = make([]string, len(m.columns)), make([]int, len(m.columns))
@@ -264,6 +264,9 @@ func (p *parser) affinity(r *row, words []source.Word, line string) bool {
 		return true
 	}
 	for _, w := range words {
+		if w.Text == "N/A" {
+			continue
+		}
 		i := slices.IndexFunc(m.columns, func(c column) bool { return c.begin == w.Column })
 		if m.tabs {
 			i = m.cell(r, line, w)

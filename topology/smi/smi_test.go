@@ -380,6 +380,8 @@ func TestOddTexts(t *testing.T) {
 		cpus     int
 	}{
 		{"only the last column is filled", "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t\t\t\tN/A\n", -1, 0},
+		{"nothing is known, with tabs to spare", "\x1b[4m\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\nGPU0\t X \t\t\tN/A\t\tN/A\n", -1, 0},
+		{"doubled tabs before each", "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-7\t\tN/A\t\tN/A\n", -1, 1},
 		{"only the middle one", "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t\t1\t\tN/A\n", 1, 0},
 		{"only the middle one, by blanks", "        GPU0    CPU Affinity    NUMA Affinity\nGPU0     X                      1\n", 1, 0},
 		{"several nodes", "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0\t0-1\n", -1, 1},
