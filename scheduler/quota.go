@@ -26,6 +26,7 @@ type charge struct {
 func newStatic(cfg Config, devices int) (*static, error) {
 	c := quota.Config{
 		Capacity:         lockstep.Resources{lockstep.ResourceGPU: int64(lockstep.WholeGPU.Mul(int64(devices)))},
+		ByTenant:         true,
 		DisableBorrowing: true,
 	}
 	for _, t := range slices.Sorted(maps.Keys(cfg.Weights)) {

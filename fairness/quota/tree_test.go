@@ -85,7 +85,9 @@ func TestKeptRoomIsUsableInsideOnly(t *testing.T) {
 // would find room there, so that it takes CheckAfter, with who gives way, to be let in.
 func TestIdleGuaranteesAreNotTakenByRight(t *testing.T) {
 	q := build(t, Config{Capacity: gpus(20), Queues: []Queue{
-		{Name: "p", Weight: 1}, {Name: "q", Parent: "p", Weight: 1}, {Name: "s", Parent: "p", Weight: 1},
+		{Name: "p", Weight: 1},
+		{Name: "q", Parent: "p", Weight: 1},
+		{Name: "s", Parent: "p", Weight: 1},
 		{Name: "u", Weight: 1, Guarantee: gpus(10)},
 	}})
 	require.NoError(t, q.Charge(in("s", "s1", 5), nil))
