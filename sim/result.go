@@ -28,6 +28,7 @@ type Result struct {
 	Moves       int `json:"moves"`       // Moves is how many preemptions went straight to other devices.
 
 	Service    lockstep.GPUTime `json:"service"`    // Service is what the measuring ledger charged all jobs.
+	Wanted     lockstep.GPUTime `json:"wanted"`     // Wanted is the lesser of the capacity and what all jobs asked for, over time: what a scheduler that wastes nothing would have them hold.
 	Held       lockstep.GPUTime `json:"held"`       // Held is the sum over jobs of devices × time held, counted apart; it equals Service.
 	Checkpoint lockstep.GPUTime `json:"checkpoint"` // Checkpoint is the part of it spent on saving work.
 	Resume     lockstep.GPUTime `json:"resume"`     // Resume is the part of it spent on resuming.
@@ -111,7 +112,7 @@ func (a *account) result(h *host) (*Result, error) {
 	}
 	r := &Result{
 		Jobs: len(h.runs), Events: h.events, Actions: h.actions, Steps: h.steps, Records: make([]Record, 0, len(h.runs)),
-		Service: totals.Service, Held: a.service, Checkpoint: a.saving, Resume: a.resuming,
+		Service: totals.Service, Wanted: totals.Wanted, Held: a.service, Checkpoint: a.saving, Resume: a.resuming,
 		Series: a.series.out, MinRho: 1, P1Rho: 1,
 	}
 	if r.Service != r.Held {
