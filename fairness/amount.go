@@ -1,6 +1,7 @@
 package fairness
 
 import (
+	"cmp"
 	"math/bits"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -26,38 +27,36 @@ func rated(rate lockstep.MilliGPU, nanos uint64) int128.Int {
 // cmpRatios compares a/b and c/d, none of which is negative, b and d positive, by
 // their cross products in 256 bits.
 func cmpRatios(a, b, c, d int128.Int) int {
-	x, y := wideMul(a, d), wideMul(c, b)
-	for i := len(x) - 1; i >= 0; i-- {
-		if x[i] != y[i] {
-			if x[i] < y[i] {
-				return -1
-			}
-			return 1
-		}
+	x3, x2, x1, x0 := wideMul(a, d)
+	y3, y2, y1, y0 := wideMul(c, b)
+	switch {
+	case x3 != y3:
+		return cmp.Compare(x3, y3)
+	case x2 != y2:
+		return cmp.Compare(x2, y2)
+	case x1 != y1:
+		return cmp.Compare(x1, y1)
 	}
-	return 0
+	return cmp.Compare(x0, y0)
 }
 
-// wideMul returns a·b, neither negative, in words from the lowest.
-func wideMul(a, b int128.Int) (p [4]uint64) {
+// wideMul returns a·b, neither negative, in words from the highest.
+func wideMul(a, b int128.Int) (p3, p2, p1, p0 uint64) {
 	ah, al := a.Words()
 	bh, bl := b.Words()
-	var carry uint64
-	p[1], p[0] = bits.Mul64(al, bl)
-	add := func(at int, hi, lo uint64) {
-		p[at], carry = bits.Add64(p[at], lo, 0)
-		p[at+1], carry = bits.Add64(p[at+1], hi, carry)
-		if at+2 < len(p) {
-			p[at+2] += carry
-		}
+	p1, p0 = bits.Mul64(al, bl)
+	if ah|bh == 0 {
+		return 0, 0, p1, p0
 	}
-	hi, lo := bits.Mul64(al, bh)
-	add(1, hi, lo)
-	hi, lo = bits.Mul64(ah, bl)
-	add(1, hi, lo)
-	hi, lo = bits.Mul64(ah, bh)
-	add(2, hi, lo)
-	return p
+	h1, l1 := bits.Mul64(al, bh)
+	h2, l2 := bits.Mul64(ah, bl)
+	p3, p2 = bits.Mul64(ah, bh)
+	p1, c := bits.Add64(p1, l1, 0)
+	p2, c = bits.Add64(p2, h1, c)
+	p3 += c
+	p1, c = bits.Add64(p1, l2, 0)
+	p2, c = bits.Add64(p2, h2, c)
+	return p3 + c, p2, p1, p0
 }
 
 // fault returns the error of this package's calls.

@@ -44,7 +44,8 @@ type Memory struct {
 
 	// HalfLife is the time after which something counts half; 0 means that nothing
 	// decays. It decays continuously and without rounding along the way; times are
-	// taken in steps of HalfLife/2^48.
+	// taken in steps of HalfLife/2^48. Accounts of jobs decay likewise where they order
+	// a tenant's jobs, and Horizon and Quantum count as two half-lives at most.
 	HalfLife time.Duration `json:"halfLife,omitempty"`
 }
 
@@ -56,7 +57,7 @@ type Config struct {
 	Capacity      lockstep.MilliGPU `json:"capacity,omitempty"`      // Capacity is what there is to share until SetCapacity says otherwise; 0 is none.
 	Horizon       time.Duration     `json:"horizon,omitempty"`       // Horizon is how long a grant is taken to last when tenants are compared in a pass, such as the term of a lease; 0 means DefaultHorizon.
 	Memory        Memory            `json:"memory,omitzero"`         // Memory is how far back the order of tenants looks; zero is for ever.
-	CreditCap     time.Duration     `json:"creditCap,omitempty"`     // CreditCap is how much of its own part of the capacity an idle tenant may save up, as time: what it is owed and its credit come to no more; 0 means that idle time earns nothing. Not with a half-life.
+	CreditCap     time.Duration     `json:"creditCap,omitempty"`     // CreditCap is how much of its own part of the capacity an idle tenant may save up, as time: what it is owed and its credit come to no more while it saves; 0 means that idle time earns nothing. Only with the Memory that is for ever.
 	Payer         Payer             `json:"payer,omitempty"`         // Payer is who pays for overhead; zero is the holder.
 	DefaultWeight int64             `json:"defaultWeight,omitempty"` // DefaultWeight is the weight with which Submit lets a tenant join that has not joined, or has left; 0 means that it refuses.
 	Log           func(Event)       `json:"-"`                       // Log is called with each event once it is applied, to be stored; nil means not. It must not block or call back.
@@ -107,8 +108,8 @@ func (c Config) Validate() error {
 	case c.Memory.HalfLife != 0 && n != 0:
 		bad("Memory.HalfLife", c.Memory.HalfLife.String(), "is not for a window")
 	}
-	if c.Memory.HalfLife != 0 && c.CreditCap != 0 {
-		bad("CreditCap", c.CreditCap.String(), "is not for a half-life")
+	if (c.Memory.HalfLife != 0 || c.Memory.Bucket != 0) && c.CreditCap != 0 {
+		bad("CreditCap", c.CreditCap.String(), "is not for a window or a half-life") // what it paid for is forgotten, and it would pay again
 	}
 	return errors.Join(errs...)
 }

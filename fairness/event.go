@@ -286,6 +286,7 @@ func (c *change) join() error {
 		c.l.tenants[t.id] = t
 		c.l.byID = nil
 	}
+	c.l.settleCredits()
 	t.joined, t.weight, t.nominalFrom, t.since = true, c.e.Weight, c.l.nominal, c.l.now
 	c.l.place(t)
 	return nil
@@ -300,6 +301,7 @@ func (c *change) leave() error {
 		return c.fault(lockstep.ErrConflict, "tenant", errtext.Quote(t.id), "has "+strconv.Itoa(t.live)+" jobs that are not finished")
 	}
 	c.begin(t)
+	c.l.settleCredits()
 	c.l.unplace(t)
 	t.joined = false
 	return nil
@@ -314,6 +316,7 @@ func (c *change) weight() error {
 		return err
 	}
 	c.begin(t)
+	c.l.settleCredits()
 	c.l.unplace(t)
 	t.weight = c.e.Weight
 	c.l.place(t)
@@ -325,6 +328,7 @@ func (c *change) capacity() error {
 		return c.fault(lockstep.ErrInvalid, "capacity", c.e.Amount.String(), "want 0 to "+lockstep.MilliGPU(maxRate).String())
 	}
 	c.begin(nil)
+	c.l.settleCredits()
 	c.l.capacity = c.e.Amount
 	return nil
 }

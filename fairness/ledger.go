@@ -62,9 +62,9 @@ type Ledger struct {
 
 	bucket int64   // bucket is the latest boundary that marks were made at, with a window.
 	warp   warp    // warp is the clock of recent, with a half-life.
-	warped bool    // warped says that this is the recent of another.
-	stamp  int64   // stamp is the unwarped time of the latest event, if so.
 	recent *Ledger // recent keeps the same accounts in warped time, and orders; nil without a half-life.
+	clock  *warp   // clock is the warp of which this is the recent; nil if it is none.
+	stamp  int64   // stamp is the unwarped time of the latest event, if it is one.
 }
 
 // tenant is one account.
@@ -85,8 +85,8 @@ type tenant struct {
 
 	rawRate  lockstep.MilliGPU // rawRate is what its jobs hold in devices.
 	raw      int128.Int        // raw is the integral of rawRate as of since.
-	credit   int128.Int        // credit is what it saved while idle, as of since.
-	idleFrom int128.Fixed      // idleFrom is nominal as of since, from which credit goes on to grow.
+	credit   int128.Int        // credit is what it saved while idle, as of idleFrom.
+	idleFrom int128.Fixed      // idleFrom is nominal as of when credit was brought up to date.
 	overhead int128.Int        // overhead is what its jobs spent on saving and restoring, as far as told.
 	adjust   int128.Int        // adjust is what others owe it for that, less what it owes them.
 	index    worstIndex        // index is the least index at its own events.
@@ -158,7 +158,7 @@ func New(cfg Config) (*Ledger, error) {
 		inner.Memory, inner.Log, inner.DefaultWeight = Memory{}, nil, 0
 		l.warp = newWarp(h)
 		l.recent, _ = New(inner) // its parts are valid as they are here
-		l.recent.warped = true
+		l.recent.clock = &l.warp
 	}
 	return l, nil
 }
@@ -173,6 +173,8 @@ func (l *Ledger) tier(t *tenant) *tier { return &l.tiers[t.rank()] }
 // reading sees the present without changing anything.
 type view struct {
 	now    int64
+	from   int64           // from is Ledger.now.
+	aged   uint            // aged is how often accounts as of from are to be halved first; 0 but for a recent.
 	dt     uint64          // dt is nanoseconds since Ledger.now.
 	levels [2]level        // levels are the water levels of the tiers.
 	rises  [2]int128.Fixed // rises are entitlements per pull in dt.
@@ -198,20 +200,37 @@ func (l *Ledger) levels() [2]level {
 
 // at returns the view of time now; one before Ledger.now counts as that.
 func (l *Ledger) at(now int64) view {
-	v := view{now: now, levels: l.levels()}
+	v := view{now: now, from: l.now, levels: l.levels()}
 	if l.started {
 		v.now = max(now, l.now)
 		v.dt = uint64(v.now) - uint64(l.now)
 	}
-	if v.dt != 0 {
-		for i := range v.rises {
-			v.rises[i], _ = l.tiers[i].rise(v.levels[i], v.dt)
-		}
-		if w := l.tiers[0].pull(); w != 0 {
-			v.rising, _ = int128.Divide(rated(l.capacity, v.dt), l.nominalRest, w)
-		}
-	}
+	l.raise(&v)
 	return v
+}
+
+// raise fills in what the clocks go on by in v.dt.
+func (l *Ledger) raise(v *view) {
+	if v.dt == 0 {
+		return
+	}
+	for i := range v.rises {
+		v.rises[i], _ = l.tiers[i].rise(v.levels[i], v.dt)
+	}
+	if w := l.tiers[0].pull(); w != 0 {
+		v.rising, _ = int128.Divide(rated(l.capacity, v.dt), l.nominalRest, w)
+	}
+}
+
+// settled returns the view of l.now.
+func (l *Ledger) settled() view { return view{now: l.now, from: l.now} }
+
+// look returns the view of ns, which is not warped even if l is a recent.
+func (l *Ledger) look(ns int64) view {
+	if l.clock == nil {
+		return l.at(ns)
+	}
+	return l.clock.look(l, ns)
 }
 
 // accrue moves the ledger to now, which is not before l.now.
@@ -250,13 +269,14 @@ func (l *Ledger) accrueTo(now int64) {
 // entitled returns t's entitlement at v.
 func (l *Ledger) entitled(t *tenant, v *view) int128.Fixed {
 	if !t.joined {
-		return t.entitled
+		return v.agedFixed(t.entitled)
 	}
 	return l.advanced(t, t.credited(), v)
 }
 
 // advanced returns t's entitlement at v, where e is what it was at Ledger.now.
 func (l *Ledger) advanced(t *tenant, e int128.Fixed, v *view) int128.Fixed {
+	e = v.agedFixed(e)
 	if v.dt == 0 {
 		return e
 	}
@@ -269,27 +289,46 @@ func (l *Ledger) advanced(t *tenant, e int128.Fixed, v *view) int128.Fixed {
 
 // served returns t's service at v.
 func (t *tenant) served(v *view) int128.Int {
-	return t.service.Add(rated(t.rate, uint64(v.now)-uint64(t.since)))
+	if v.aged == 0 { // grown, but faster
+		return t.service.Add(rated(t.rate, uint64(v.now)-uint64(t.since)))
+	}
+	return v.grown(t.service, t.rate, t.since)
+}
+
+// grown returns what an account that was a at since comes to at v, at rate.
+func (v *view) grown(a int128.Int, rate lockstep.MilliGPU, since int64) int128.Int {
+	if v.aged == 0 {
+		return a.Add(rated(rate, uint64(v.now)-uint64(since)))
+	}
+	return halved(a.Add(rated(rate, uint64(v.from)-uint64(since))), v.aged).Add(rated(rate, v.dt))
 }
 
 // shared returns what each job of t is entitled to at v that was there from the
 // beginning, and what does not divide.
 func (l *Ledger) shared(t *tenant, v *view) (share int128.Int, rest, entitled int128.Fixed) {
 	entitled = l.entitled(t, v)
-	gain := entitled.Sub(t.shareFrom)
-	if gain == (int128.Fixed{}) || t.live == 0 {
-		return t.share, t.shareRest, entitled
+	share, rest, from := t.share, t.shareRest, t.shareFrom
+	if v.aged != 0 {
+		then := l.settled()
+		share, rest, from = l.shared(t, &then)
+		share, rest, from = v.agedInt(share), v.agedFixed(rest), v.agedFixed(from)
 	}
-	each, rest := t.shareRest.Add(gain).QuoRem(uint64(t.live))
-	return t.share.Add(each), rest, entitled
+	gain := entitled.Sub(from)
+	if gain == (int128.Fixed{}) || t.live == 0 {
+		return share, rest, entitled
+	}
+	each, rest := rest.Add(gain).QuoRem(uint64(t.live))
+	return share.Add(each), rest, entitled
 }
 
 // settle brings t up to l.now, to which the ledger was accrued: every event that
 // concerns t does that first, and notes the lag that it ends.
 func (l *Ledger) settle(t *tenant) {
-	v := view{now: l.now}
+	v := l.settled()
 	t.share, t.shareRest, t.shareFrom = l.shared(t, &v)
-	t.credit = l.saved(t, &v)
+	if l.cfg.CreditCap != 0 {
+		t.credit = l.saved(t, &v)
+	}
 	t.service, t.raw, t.since = t.served(&v), t.handled(&v), l.now
 	if t.joined {
 		t.nominal = t.nominal.Add(l.nominal.Sub(t.nominalFrom).Mul(uint64(t.weight)))
@@ -305,30 +344,40 @@ func (l *Ledger) settle(t *tenant) {
 
 // settleJob brings j up to l.now.
 func (l *Ledger) settleJob(j *job) {
-	j.service, j.wanted = j.at(l.now)
-	j.ran = j.ranAt(l.now)
-	j.since = l.now
+	if j.done || j.since == l.now {
+		return
+	}
+	dt := uint64(l.now) - uint64(j.since)
+	j.since, j.wanted = l.now, j.wanted.Add(rated(j.demand, dt))
+	if j.running {
+		j.service, j.ran = j.service.Add(rated(j.grant, dt)), j.ran.Add(int128.Mul(dt, 1))
+	}
 }
 
 // ranAt returns for how long j held its grants up to now.
 func (j *job) ranAt(now int64) int128.Int {
+	return j.ranBy(&view{now: now})
+}
+
+// ranBy is ranAt of a view.
+func (j *job) ranBy(v *view) int128.Int {
 	if !j.running {
-		return j.ran
+		return v.agedInt(j.ran)
 	}
-	return j.ran.Add(int128.Mul(uint64(now)-uint64(j.since), 1))
+	return v.grown(j.ran, 1, j.since)
 }
 
 // at returns what j got and what it wanted up to now.
 func (j *job) at(now int64) (service, wanted int128.Int) {
+	return j.seen(&view{now: now})
+}
+
+// seen is at of a view. What a job holds is 0 while it does not run.
+func (j *job) seen(v *view) (service, wanted int128.Int) {
 	if j.done {
-		return j.service, j.wanted
+		return v.agedInt(j.service), v.agedInt(j.wanted)
 	}
-	dt := uint64(now) - uint64(j.since)
-	service, wanted = j.service, j.wanted.Add(rated(j.demand, dt))
-	if j.running {
-		service = service.Add(rated(j.grant, dt))
-	}
-	return service, wanted
+	return v.grown(j.service, j.grant, j.since), v.grown(j.wanted, j.demand, j.since)
 }
 
 // place puts t into its tier, and unplace takes it out with all it is entitled to.

@@ -36,7 +36,7 @@ func (l *Ledger) markTo(now int64) {
 	}
 	for b := max(l.bucket+1, last-int64(l.cfg.Memory.Buckets)); b <= last; b++ {
 		l.accrueTo(b * int64(l.cfg.Memory.Bucket))
-		v := view{now: l.now}
+		v := l.settled()
 		for i := range l.tiers {
 			l.tiers[i].root.sweep(0, int128.Fixed{})
 		}
@@ -95,12 +95,12 @@ func (w *window) of(t *tenant) mark {
 
 // saved returns t's credit at v. It grows by the tenant's own part of the capacity
 // while it has joined and asks for nothing, as long as what it is owed and its
-// credit are below the cap.
+// credit are below the cap, and is never cut.
 func (l *Ledger) saved(t *tenant, v *view) int128.Int {
 	if l.cfg.CreditCap == 0 || !t.joined || t.demand != 0 || t.weight == 0 {
 		return t.credit
 	}
-	gain := l.nominally(t, v).Sub(t.idleFrom).Near()
+	gain := l.nominally(t, v).Near().Sub(t.idleFrom.Near()) // it telescopes
 	share, _ := int128.Divide(rated(l.capacity, uint64(l.cfg.CreditCap)), 0, l.tiers[0].pull())
 	room := share.Mul(t.pull()).Near().Sub(l.entitled(t, v).Near().Sub(t.served(v)))
 	grown := t.credit.Add(gain)
@@ -113,10 +113,20 @@ func (l *Ledger) saved(t *tenant, v *view) int128.Int {
 	return grown
 }
 
-// handled returns what t's jobs held at v in devices, over time.
-func (t *tenant) handled(v *view) int128.Int {
-	return t.raw.Add(rated(t.rawRate, uint64(v.now)-uint64(t.since)))
+// settleCredits brings everybody's credit up to l.now, before the cap changes that
+// they grow to.
+func (l *Ledger) settleCredits() {
+	if l.cfg.CreditCap == 0 {
+		return
+	}
+	v := l.settled()
+	for _, t := range l.tenants { // each on its own, so order does not matter
+		t.credit, t.idleFrom = l.saved(t, &v), l.nominally(t, &v)
+	}
 }
+
+// handled returns what t's jobs held at v in devices, over time.
+func (t *tenant) handled(v *view) int128.Int { return v.grown(t.raw, t.rawRate, t.since) }
 
 // worstIndex is the least service/entitlement at a tenant's own events. The zero
 // worstIndex is of one that was never entitled to anything.
@@ -126,7 +136,8 @@ type worstIndex struct {
 
 // note takes the index of an event.
 func (w *worstIndex) note(service, entitled int128.Int) {
-	if entitled.Sign() <= 0 {
+	switch {
+	case entitled.Sign() <= 0, service.Cmp(entitled) >= 0 && w.service.Cmp(w.entitled) < 0:
 		return
 	}
 	if w.entitled.Sign() == 0 || cmpRatios(service, entitled, w.service, w.entitled) < 0 {

@@ -106,6 +106,48 @@ func TestIdleTenantsSaveUpToTheCap(t *testing.T) { // invariant 9
 	require.InDelta(t, 7200, claim.GPUSeconds(), 1e-6)
 }
 
+// TestCreditIsNeverCut: what was saved stays when the cap falls, and more is saved at
+// the tenant's own part only when the cap rises; what changes nothing has no part in it.
+func TestCreditIsNeverCut(t *testing.T) {
+	for _, twice := range []bool{false, true} {
+		l := start(t, Config{Capacity: 8000, CreditCap: time.Hour})
+		require.NoError(t, l.Join(epoch, "a", 1))
+		require.NoError(t, l.Join(epoch, "b", 1))
+		now := epoch
+		after := func(d time.Duration, want float64) {
+			t.Helper()
+			now = now.Add(d)
+			s, err := l.Statement(now, "a")
+			require.NoError(t, err)
+			require.InDelta(t, want, s.Credit.GPUSeconds(), 1e-6)
+			if twice {
+				require.NoError(t, l.SetWeight(now, "a", 1)) // as before
+			}
+		}
+		after(10*time.Hour, 4*3600)
+		require.NoError(t, l.SetCapacity(now, 0))
+		after(0, 4*3600)
+		after(time.Hour, 4*3600)
+		require.NoError(t, l.SetCapacity(now, 16_000))
+		after(0, 4*3600)
+		after(10*time.Minute, 4*3600+8*600)
+		after(time.Hour, 8*3600)
+		require.NoError(t, l.SetWeight(now, "b", 7))
+		after(time.Hour, 8*3600)
+		require.NoError(t, l.SetWeight(now, "b", 0))
+		after(time.Minute, 8*3600+16*60)
+		require.NoError(t, l.SetWeight(now, "a", 0))
+		after(time.Hour, 8*3600+16*60)
+		require.NoError(t, l.SetWeight(now, "a", 2))
+		after(time.Minute, 8*3600+16*120)
+		require.NoError(t, l.Submit(now, "j", "a", 1))
+		after(time.Hour, 8*3600+16*120)
+	}
+	for _, memory := range []Memory{{Bucket: time.Hour, Buckets: 24}, {HalfLife: time.Hour}} {
+		require.ErrorIs(t, Config{Memory: memory, CreditCap: 1}.Validate(), lockstep.ErrInvalid, "what it paid for is forgotten and it is not")
+	}
+}
+
 // TestLeavingEarnsNoMoreThanStaying: a tenant that leaves while it has nothing to do
 // has at most the claim that it would have had.
 func TestLeavingEarnsNoMoreThanStaying(t *testing.T) {
@@ -183,7 +225,8 @@ func TestRawServiceIsConservedBesideThePriced(t *testing.T) {
 	require.Equal(t, lockstep.MilliGPU(1), prices.Of("t4", 1, 0), "rounded up")
 	require.Equal(t, lockstep.MilliGPU(4000), prices.Of("h100", 800, 9_000_000), "a speed is held at twice")
 	require.Equal(t, lockstep.MilliGPU(1000), prices.Of("h100", 800, 1), "and at half")
-	require.Equal(t, lockstep.MilliGPU(maxRate), prices.Of("h100", math.MaxInt64, 0))
+	require.Equal(t, lockstep.MilliGPU(maxRate), prices.Of("h100", math.MaxInt64, 0), "held at the largest capacity")
+	require.Equal(t, lockstep.MilliGPU(1_000_000), (&Prices{Classes: map[lockstep.DeviceClass]int64{"x": maxPrice}, Most: maxPrice}).Of("x", 1, maxPrice))
 	require.Zero(t, prices.Of("h100", -5, 0))
 	for _, p := range []Prices{
 		{Classes: map[lockstep.DeviceClass]int64{"x": 0}},

@@ -20,6 +20,7 @@ import (
 // in real (rational) numbers, which must agree within ErrorBound.
 
 type refJob struct {
+	owner                    lockstep.TenantID
 	tenant                   *refTenant
 	demand, grant, submitted int64
 	running, done            bool
@@ -262,7 +263,7 @@ func (r *reference) apply(e Event) {
 		r.capacity = amount
 	case EventSubmit:
 		r.jobs[e.Job] = &refJob{
-			tenant: t, demand: amount, submitted: r.now, service: &big.Int{}, wanted: &big.Int{},
+			owner: e.Tenant, tenant: t, demand: amount, submitted: r.now, service: &big.Int{}, wanted: &big.Int{},
 			share: new(big.Int).Set(t.share), fluidShare: &big.Rat{},
 		}
 		t.live++

@@ -40,16 +40,16 @@ func (l *Ledger) entry(j *job) entry {
 	return e
 }
 
-// keyOf returns what orders j, which is settled, among its tenant's, as far as that
-// does not change while it waits.
-func (l *Ledger) keyOf(j *job, service int128.Int) int128.Int {
+// keyOf returns what orders j among its tenant's, where it got service and ran so
+// long, as far as that does not change while it waits.
+func (l *Ledger) keyOf(j *job, service, ran int128.Int) int128.Int {
 	switch l.cfg.JobOrder {
 	case MostOwed:
 		return j.share.Add(service)
 	case Smallest:
 		return int128.Of(int64(j.demand))
 	case LeastRun:
-		return j.ran
+		return ran
 	}
 	return int128.Int{}
 }
@@ -64,18 +64,18 @@ func (l *Ledger) enqueue(j *job) {
 		t.readyAt = len(l.ready)
 		l.ready = append(l.ready, t)
 	}
-	j.key = l.keyOf(j, j.service)
+	j.key = l.keyOf(j, j.service, j.ran)
 	t.queue.ReplaceOrInsert(l.entry(j))
 	l.pass.changed(t)
 }
 
-// rekey puts j, which is settled, in its place anew if it is in the queue.
+// rekey puts j, whose demand changed, in its place anew if it is in the queue.
 func (l *Ledger) rekey(j *job) {
-	if j.running && !j.due {
+	if l.cfg.JobOrder != Smallest || j.running && !j.due {
 		return
 	}
 	j.tenant.queue.Delete(l.entry(j))
-	j.key = l.keyOf(j, j.service)
+	j.key = l.keyOf(j, j.service, j.ran)
 	j.tenant.queue.ReplaceOrInsert(l.entry(j))
 	l.pass.changed(j.tenant)
 }
@@ -129,9 +129,14 @@ func (l *Ledger) Due(job lockstep.JobID) error {
 
 // pass is one round of proposals. It is not part of the account.
 type pass struct {
-	seq  uint64
-	now  int64  // now is the time of the pass, for orders that depend on it.
-	heap []seat // heap is the tenants that are left, most owed first.
+	seq              uint64
+	now              int64  // now is the time of the pass, which is not warped, for jobs that are ranked.
+	epoch            int64  // epoch is that in whose units heap and horizon are, of a recent.
+	horizon, quantum uint64 // horizon and quantum are those of the configuration, or what they come to in a recent.
+	ranks            bool   // ranks says that jobs are ranked, rather than read from the queue.
+	ranked           []*job // ranked are the jobs of the tenants that the pass came to, if so.
+	rankings         []ranking
+	heap             []seat // heap is the tenants that are left, most owed first.
 
 	// Looking one job further in a queue costs a search, so several are read at
 	// once while a tenant stays on top, twice as many each time.
@@ -158,14 +163,16 @@ type turn struct {
 	service int128.Int // service is at the time of the pass, for ties.
 	due     int128.Int // due is what its due jobs would go on to hold; for Begin only.
 	after   entry      // after is its latest proposal; its job is nil before the first.
-	ranked  []*job     // ranked are its jobs that the pass has not proposed, where they are ranked anew.
-	sorted  bool       // sorted says that ranked is filled.
+	ranked  bool       // ranked says that its jobs are in pass.ranked.
+	next    int        // next is where those begin that the pass has not proposed.
+	end     int        // end is where they end.
 }
 
 // part returns t's turn in this pass.
 func (p *pass) part(t *tenant) *turn {
-	if t.turn.pass != p.seq {
-		t.turn = turn{pass: p.seq, ranked: t.turn.ranked[:0]}
+	if turn := &t.turn; turn.pass != p.seq {
+		turn.pass, turn.due, turn.ranked = p.seq, int128.Int{}, false
+		turn.after.job = nil
 	}
 	return &t.turn
 }
@@ -190,6 +197,8 @@ type outlook struct {
 	view
 	l       *Ledger
 	horizon uint64
+	quantum uint64
+	plain   bool // plain says that a claim is lag and adjust.
 	window  window
 	gains   [2]int128.Fixed // gains are entitlements per pull over the horizon, above the level.
 }
@@ -202,15 +211,24 @@ func (l *Ledger) Begin(now time.Time) {
 		ns = l.now
 	}
 	if l.recent != nil {
-		l.recent.beginWarped(&l.warp, max(ns, l.now), l.cfg.Horizon, l.cfg.Quantum)
-		return
+		l.recent.begin(ns)
+	} else {
+		l.begin(ns)
 	}
+}
+
+func (l *Ledger) begin(ns int64) {
 	o := l.outlook(ns)
 	p := &l.pass
 	p.seq++
-	p.reader, p.now = nil, o.now
+	p.reader, p.now, p.horizon, p.quantum = nil, ns, o.horizon, o.quantum
+	p.ranks = l.cfg.JobOrder.ranked() || o.aged != 0
+	if l.clock != nil {
+		p.epoch = l.clock.epochOf(max(ns, l.stamp))
+	}
 	clear(p.heap)
-	p.heap = p.heap[:0]
+	clear(p.ranked)
+	p.heap, p.ranked = p.heap[:0], p.ranked[:0]
 	o.requeue()
 	// One sweep over all is cheaper than a walk up the tree for each of many.
 	if 8*len(l.ready) < len(l.tenants) {
@@ -232,8 +250,12 @@ func (l *Ledger) Begin(now time.Time) {
 
 // outlook returns what a pass at ns goes by.
 func (l *Ledger) outlook(ns int64) outlook {
-	o := outlook{view: l.at(ns), l: l, horizon: uint64(l.cfg.Horizon)}
+	o := outlook{view: l.look(ns), l: l, horizon: uint64(l.cfg.Horizon), quantum: uint64(l.cfg.Quantum)}
+	if w := l.clock; w != nil {
+		o.horizon, o.quantum = w.over(l.cfg.Horizon, o.now), w.over(l.cfg.Quantum, o.now)
+	}
 	o.window = l.window(&o.view)
+	o.plain = l.cfg.Memory.Bucket == 0 && l.cfg.CreditCap == 0 && o.aged == 0
 	for k, level := range o.levels {
 		if level.pull != 0 {
 			o.gains[k], _ = int128.Divide(int128.Mul(level.room, o.horizon), 0, level.pull)
@@ -246,16 +268,16 @@ func (l *Ledger) outlook(ns int64) outlook {
 // What they hold does not count as held over the horizon.
 func (o *outlook) requeue() {
 	for _, j := range o.l.due {
-		t := j.tenant
-		t.queue.Delete(o.l.entry(j))
-		service, _ := j.at(o.now)
-		ran := j.ran
-		j.ran = j.ranAt(o.now) // for the key; it is settled at its next event
-		j.key = o.l.keyOf(j, service)
-		j.ran = ran
-		t.queue.ReplaceOrInsert(o.l.entry(j))
-		turn := o.l.pass.part(t)
+		turn := o.l.pass.part(j.tenant)
 		turn.due = turn.due.Add(rated(j.grant, o.horizon))
+		if o.l.pass.ranks {
+			continue // then the queue's order does not matter
+		}
+		queue := j.tenant.queue
+		queue.Delete(o.l.entry(j))
+		service, _ := j.seen(&o.view)
+		j.key = o.l.keyOf(j, service, j.ranBy(&o.view))
+		queue.ReplaceOrInsert(o.l.entry(j))
 	}
 }
 
@@ -268,15 +290,22 @@ func (o *outlook) seat(t *tenant) seat {
 		gain = o.gains[k].Mul(t.pull()).Near()
 	}
 	lag := o.l.advanced(t, t.swept, &o.view).Near().Sub(turn.service)
-	lag = lag.Add(o.l.extra(t, &o.view, &o.window))
+	if o.plain {
+		lag = lag.Add(t.adjust)
+	} else {
+		lag = lag.Add(o.l.extra(t, &o.view, &o.window))
+	}
 	lag = lag.Add(gain).Sub(rated(t.rate, o.horizon)).Add(turn.due)
 	return seat{lag: lag, guest: k == 1, tenant: t}
 }
 
 // extra returns by how much t's claim at v differs from its lag over the whole run.
 func (l *Ledger) extra(t *tenant, v *view, w *window) int128.Int {
+	if l.cfg.Memory.Bucket == 0 {
+		return v.agedInt(t.adjust).Add(l.saved(t, v))
+	}
 	before := w.of(t)
-	return t.adjust.Sub(before.adjust).Add(l.saved(t, v)).Sub(before.entitled.Sub(before.service))
+	return t.adjust.Sub(before.adjust).Sub(before.entitled.Sub(before.service))
 }
 
 // down restores the heap below i.
@@ -322,7 +351,7 @@ func (l *Ledger) Next() (lockstep.JobID, bool) {
 
 // following returns the first job of t behind its latest proposal, or nil.
 func (l *Ledger) following(t *tenant) *job {
-	if l.cfg.JobOrder.ranked() {
+	if l.pass.ranks {
 		return l.nextRanked(t)
 	}
 	return l.pass.following(t)
@@ -398,7 +427,7 @@ func (l *Ledger) Outcome(job lockstep.JobID, outcome lockstep.Outcome) {
 	// is anywhere or gone.
 	for i := range p.heap {
 		if p.heap[i].tenant == j.tenant {
-			p.heap[i].lag = p.heap[i].lag.Sub(rated(amount, uint64(l.cfg.Horizon)))
+			p.heap[i].lag = p.heap[i].lag.Sub(rated(amount, p.horizon))
 			p.down(i)
 			return
 		}

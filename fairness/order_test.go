@@ -193,8 +193,9 @@ func TestPassAgreesWithScan(t *testing.T) {
 		cfg.Payer = payers[seed/2%3]
 		if seed%5 < 2 {
 			cfg.Memory = Memory{Bucket: 10 * time.Minute, Buckets: 1 + seed%4}
+		} else {
+			cfg.CreditCap = time.Duration(seed/5%2) * time.Hour
 		}
-		cfg.CreditCap = time.Duration(seed/5%2) * time.Hour
 		l, err := New(cfg)
 		require.NoError(t, err)
 		for step := range 120 {

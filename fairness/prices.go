@@ -49,7 +49,7 @@ func (p Prices) Validate() error {
 }
 
 // Of returns what amount of devices of class costs, rounded up to a MilliGPU and
-// held at the end of int64. Speed is how fast the job runs on them beside the
+// held at the largest capacity of a ledger, which is half of int64. Speed is how fast the job runs on them beside the
 // class's usual speed, in thousandths: it scales the price within Least and Most, so
 // that a wrong one is bounded; 0 means as usual.
 func (p *Prices) Of(class lockstep.DeviceClass, amount lockstep.MilliGPU, speed int64) lockstep.MilliGPU {

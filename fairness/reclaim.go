@@ -1,9 +1,7 @@
 package fairness
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -39,19 +37,10 @@ func (l *Ledger) AppendReclaim(dst []lockstep.JobID, now time.Time, job lockstep
 		return dst, fault(lockstep.ErrConflict, "reclaim", "job", errtext.Quote(job), "does not wait")
 	}
 	if l.recent != nil {
-		return l.recent.reclaimWarped(dst, &l.warp, ns, l.cfg.Horizon, job, need), nil
+		l, j = l.recent, l.recent.jobs[job]
 	}
 	o := l.outlook(ns)
 	return o.reclaim(dst, j, need), nil
-}
-
-// reclaimWarped is AppendReclaim of a recent.
-func (l *Ledger) reclaimWarped(dst []lockstep.JobID, w *warp, ns int64, horizon time.Duration, job lockstep.JobID, need lockstep.MilliGPU) []lockstep.JobID {
-	tau, kept := w.at(ns), l.cfg.Horizon
-	l.cfg.Horizon = max(w.over(horizon, tau), 1)
-	o := l.outlook(tau)
-	l.cfg.Horizon = kept
-	return o.reclaim(dst, l.jobs[job], need)
 }
 
 // giver is a tenant from which jobs may be taken.
@@ -62,16 +51,18 @@ type giver struct {
 
 func (o *outlook) reclaim(dst []lockstep.JobID, j *job, need lockstep.MilliGPU) []lockstep.JobID {
 	taker := o.standing(j.tenant)
-	taker.lag = taker.lag.Sub(rated(j.demand, o.horizon))
-	givers := o.givers(j.tenant)
-	for need > 0 && len(givers) > 0 {
-		least := 0
-		for i := range givers {
-			if o.ahead(&givers[least].seat, &givers[i].seat) {
-				least = i
-			}
+	for _, due := range o.l.due {
+		if due.tenant == j.tenant {
+			taker.lag = taker.lag.Add(rated(due.grant, o.horizon))
 		}
-		g := &givers[least]
+	}
+	taker.lag = taker.lag.Sub(rated(j.demand, o.horizon))
+	heap := o.givers(j.tenant)
+	for i := len(heap)/2 - 1; i >= 0; i-- {
+		o.down(heap, i)
+	}
+	for need > 0 && len(heap) > 0 {
+		g := heap[0]
 		victim := g.jobs[0]
 		after := g.seat
 		if !victim.due { // what it holds does not count as held if it is
@@ -83,13 +74,34 @@ func (o *outlook) reclaim(dst []lockstep.JobID, j *job, need lockstep.MilliGPU) 
 			need -= victim.grant
 		}
 		if g.jobs = g.jobs[1:]; len(g.jobs) == 0 {
-			givers = slices.Delete(givers, least, least+1)
+			heap[0] = heap[len(heap)-1]
+			heap = heap[:len(heap)-1]
 		}
+		o.down(heap, 0)
 	}
 	return dst
 }
 
-// standing returns t's place among tenants, as a pass at o would have it.
+// down restores the heap below i, whose top is who comes last in a pass.
+func (o *outlook) down(heap []*giver, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if right := child + 1; right < len(heap) && o.ahead(&heap[child].seat, &heap[right].seat) {
+			child = right
+		}
+		if !o.ahead(&heap[i].seat, &heap[child].seat) {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
+}
+
+// standing returns t's place among tenants, as a pass at o would have it but for
+// what its due jobs hold.
 func (o *outlook) standing(t *tenant) seat {
 	k := t.rank()
 	gain := rated(t.demand, o.horizon)
@@ -97,13 +109,7 @@ func (o *outlook) standing(t *tenant) seat {
 		gain = o.gains[k].Mul(t.pull()).Near()
 	}
 	lag := o.l.entitled(t, &o.view).Near().Sub(t.served(&o.view)).Add(o.l.extra(t, &o.view, &o.window))
-	lag = lag.Add(gain).Sub(rated(t.rate, o.horizon))
-	for _, j := range o.l.due {
-		if j.tenant == t {
-			lag = lag.Add(rated(j.grant, o.horizon))
-		}
-	}
-	return seat{lag: lag, guest: k == 1, tenant: t}
+	return seat{lag: lag.Add(gain).Sub(rated(t.rate, o.horizon)), guest: k == 1, tenant: t}
 }
 
 // ahead is seat.ahead outside a pass.
@@ -121,49 +127,40 @@ func (o *outlook) ahead(s, r *seat) bool {
 	return t.id < u.id
 }
 
-// givers returns the tenants but one that have running jobs, by ID.
-func (o *outlook) givers(but *tenant) []giver {
-	var list []giver
-	at := make(map[*tenant]int)
+// givers returns the tenants but one that have running jobs, in any order: ahead
+// tells any two apart.
+func (o *outlook) givers(but *tenant) []*giver {
+	var list []*giver
+	at := make(map[*tenant]*giver)
 	for _, j := range o.l.jobs { // in any order: sorted below
 		if !j.running || j.tenant == but || j.grant == 0 {
 			continue
 		}
-		i, ok := at[j.tenant]
-		if !ok {
-			i = len(list)
-			at[j.tenant] = i
-			list = append(list, giver{seat: o.standing(j.tenant)})
+		g := at[j.tenant]
+		if g == nil {
+			g = &giver{seat: o.standing(j.tenant)}
+			at[j.tenant] = g
+			list = append(list, g)
 		}
-		list[i].jobs = append(list[i].jobs, j)
+		g.jobs = append(g.jobs, j)
+		if j.due {
+			g.seat.lag = g.seat.lag.Add(rated(j.grant, o.horizon))
+		}
 	}
-	slices.SortFunc(list, func(a, b giver) int {
-		return strings.Compare(string(a.seat.tenant.id), string(b.seat.tenant.id))
-	})
-	for i := range list {
-		o.lastFirst(list[i].jobs)
+	for _, g := range list {
+		o.lastFirst(g.jobs)
 	}
 	return list
 }
 
 // lastFirst sorts a tenant's running jobs, the one that it would propose last first.
 func (o *outlook) lastFirst(jobs []*job) {
-	l, v := o.l, &o.view
-	if l.cfg.JobOrder.ranked() {
-		each := l.perJob(jobs[0].tenant, v)
-		slices.SortFunc(jobs, func(a, b *job) int {
-			return compareRankings(l.ranking(b, v, each), l.ranking(a, v, each))
-		})
-		return
+	list, each := make([]ranking, len(jobs)), o.l.perJob(jobs[0].tenant, &o.view, o.quantum)
+	for i, j := range jobs {
+		list[i] = o.l.ranking(j, &o.view, each, o.quantum)
 	}
-	key := func(j *job) int128.Int {
-		service, _ := j.at(v.now)
-		if l.cfg.JobOrder == LeastRun {
-			return j.ranAt(v.now)
-		}
-		return l.keyOf(j, service)
+	slices.SortFunc(list, func(a, b ranking) int { return compareRankings(b, a) })
+	for i := range list {
+		jobs[i] = list[i].job
 	}
-	slices.SortFunc(jobs, func(a, b *job) int {
-		return cmp.Or(key(b).Cmp(key(a)), cmp.Compare(b.submitted, a.submitted), strings.Compare(string(b.id), string(a.id)))
-	})
 }

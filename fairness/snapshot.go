@@ -141,10 +141,10 @@ func (l *Ledger) saveJob(s *saver, j *job) {
 	s.wide(j.overhead)
 }
 
-// Restore returns the ledger that Snapshot wrote to r, under cfg, whose Basis
-// must be that of the ledger saved; its Capacity does not count. Bytes that are
-// cut off, altered, of another version or inconsistent are ErrInvalid, and
-// another basis is ErrConflict.
+// Restore returns the ledger that Snapshot wrote to r, under cfg, whose Basis and
+// Memory must be those of the ledger saved; its Capacity does not count, and the rest
+// may have changed. Bytes that are cut off, altered, of another version or
+// inconsistent are ErrInvalid, and another basis or memory is ErrConflict.
 func Restore(cfg Config, r io.Reader) (*Ledger, error) {
 	l, err := New(cfg)
 	if err != nil {
@@ -178,10 +178,10 @@ func Restore(cfg Config, r io.Reader) (*Ledger, error) {
 // loadRecent fills l.recent, and holds it against l.
 func (l *Ledger) loadRecent(d *loader) {
 	r := l.recent
-	l.warp.epoch = int64(d.u64())
+	l.warp.epoch, r.stamp = int64(d.u64()), l.now
 	r.load(d)
 	d.check(d.bad != "" || r.seq == l.seq && r.started == l.started && len(r.tenants) == len(l.tenants) && len(r.jobs) == len(l.jobs), "the decayed accounts are others")
-	d.check(d.bad != "" || !l.started || l.warp.epoch == l.warp.epochOf(l.now) && r.now == l.warp.at(l.now) && r.capacity == l.capacity, "the decayed accounts are of another time")
+	d.check(d.bad != "" || r.capacity == l.capacity && l.warp.reads(l), "the decayed accounts are of another time")
 	for id, t := range l.tenants { // the order does not matter: all faults of them read alike
 		u := r.tenants[id]
 		d.check(d.bad != "" || u != nil && u.weight == t.weight && u.joined == t.joined, "the decayed accounts have other tenants")
@@ -193,6 +193,14 @@ func (l *Ledger) loadRecent(d *loader) {
 	}
 }
 
+// reads says whether the recent of l is as of the time that l is.
+func (w *warp) reads(l *Ledger) bool {
+	if !l.started {
+		return w.epoch == 0
+	}
+	return w.epoch == w.epochOf(l.now) && l.recent.now == w.at(l.now)
+}
+
 // load fills l, which is new, and leaves in d what is wrong.
 func (l *Ledger) load(d *loader) {
 	l.bucket = int64(d.u64())
@@ -201,6 +209,7 @@ func (l *Ledger) load(d *loader) {
 	l.offered, l.owed, l.served = d.natural(), d.natural(), d.natural()
 	l.nominalRest, l.maxPull = d.u64(), d.u64()
 	l.tiers[0].rest, l.tiers[1].rest = d.u64(), d.u64()
+	d.check(l.bucket == l.cfg.Memory.bucketOf(l.now), "marks of another time")
 
 	last := ""
 	for i := range d.u32() {
@@ -220,7 +229,6 @@ func (l *Ledger) load(d *loader) {
 		}
 		l.adopt(j, grant, raw)
 	}
-	d.check(!l.started || l.bucket == l.cfg.Memory.bucketOf(l.now), "marks of another time")
 	d.check(l.started || l.now == 0 && l.seq == 0 && len(l.tenants) == 0, "accounts before the first event")
 	for _, t := range l.sorted() {
 		if t.joined {
@@ -264,6 +272,7 @@ func (l *Ledger) loadTenant(d *loader) *tenant {
 	d.check(t.index.entitled.Sign() != 0 || t.index.service.Sign() == 0, "an index of nothing")
 	t.nominalFrom = l.nominal
 	t.born = int64(d.u64())
+	d.check(t.born <= l.bucket+1, "an account from after now")
 	if l.cfg.Memory.Bucket == 0 {
 		return t
 	}
@@ -291,7 +300,7 @@ func (l *Ledger) loadJob(d *loader) (j *job, grant, raw lockstep.MilliGPU) {
 	d.check(j.overhead.Cmp(j.service) <= 0, "more overhead than service")
 	d.check(j.id.Validate() == nil, "a malformed ID")
 	d.check(j.tenant != nil, "a job without its tenant")
-	d.check(state <= savedDone && (l.warped || j.submitted <= l.now), "a job in no known state")
+	d.check(state <= savedDone && (l.clock != nil || j.submitted <= l.now), "a job in no known state")
 	d.check(d.bad != "" || j.done || j.share.Cmp(j.tenant.share) <= 0, "a job that is older than its tenant's account")
 	d.check(grant <= j.demand && (j.running || grant == 0), "a job that holds more than it may")
 	d.check(j.done || j.demand <= maxRate-l.demand, "demands out of range")

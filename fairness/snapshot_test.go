@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -60,7 +61,12 @@ func TestRestoreAndReplayIsAsIfUninterrupted(t *testing.T) {
 
 // sample is a ledger with something of everything.
 func sample(t testing.TB) *Ledger {
-	l := start(t, Config{Capacity: 8000, DefaultWeight: 2})
+	return filled(t, Config{Capacity: 8000, DefaultWeight: 2})
+}
+
+// filled is a sample of another configuration.
+func filled(t testing.TB, cfg Config) *Ledger {
+	l := start(t, cfg)
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
 	require.NoError(t, l.Join(at(0), "", 3))
 	require.NoError(t, l.Join(at(1), "guest", 0))
@@ -77,7 +83,13 @@ func sample(t testing.TB) *Ledger {
 }
 
 func TestRestoreRefusesDamage(t *testing.T) {
-	l := sample(t)
+	for _, cfg := range kept {
+		cfg.Capacity, cfg.DefaultWeight = 8000, 2
+		t.Run(fmt.Sprintf("%s %+v", cfg.Basis, cfg.Memory), func(t *testing.T) { refusesDamage(t, filled(t, cfg)) })
+	}
+}
+
+func refusesDamage(t *testing.T, l *Ledger) {
 	data := saved(t, l)
 	same(t, data, saved(t, restore(t, l.cfg, data)))
 	restored := func(r io.Reader) error { _, err := Restore(l.cfg, r); return err }
@@ -92,20 +104,39 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	newer := snapshottest.Frame(t, format, version+1, body)
 	require.ErrorIs(t, restored(bytes.NewReader(newer)), lockstep.ErrInvalid)
 
-	_, err := Restore(Config{Basis: Fixed}, bytes.NewReader(data))
+	other := l.cfg
+	other.Basis = map[Basis]Basis{MaxMin: Active, Active: Fixed, Fixed: MaxMin}[l.cfg.Basis]
+	_, err := Restore(other, bytes.NewReader(data))
 	require.ErrorIs(t, err, lockstep.ErrConflict, "another basis")
+	other = l.cfg
+	other.CreditCap, other.Memory = 0, Memory{Bucket: time.Hour, Buckets: 1}
+	_, err = Restore(other, bytes.NewReader(data))
+	require.ErrorIs(t, err, lockstep.ErrConflict, "another memory")
 	_, err = Restore(Config{Basis: "none"}, bytes.NewReader(data))
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
 
+// kept are configurations that differ in what a snapshot holds.
+var kept = []Config{
+	{},
+	{Basis: Active, Memory: Memory{Bucket: time.Second, Buckets: 3}, Payer: PayReclaimer},
+	{Memory: Memory{HalfLife: time.Second}, Payer: PayNobody, JobOrder: LeastExpect},
+	{CreditCap: time.Minute, JobOrder: LeastRun},
+	{Basis: Fixed, Memory: Memory{HalfLife: 1}},
+}
+
 // FuzzRestore feeds bodies with a right checksum, so that what is behind it is
-// reached: a ledger that is accepted is whole, and saves as it was given.
+// reached: a ledger that is accepted is whole, saves as it was given, and goes on.
 func FuzzRestore(f *testing.F) {
-	f.Add(snapshottest.Body(f, saved(f, sample(f))))
-	f.Add(snapshottest.Body(f, saved(f, start(f, Config{}))))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	for i, cfg := range kept {
+		f.Add(byte(i), snapshottest.Body(f, saved(f, start(f, cfg))))
+		cfg.Capacity, cfg.DefaultWeight = 8000, 2
+		f.Add(byte(i), snapshottest.Body(f, saved(f, filled(f, cfg))))
+	}
+	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
+		cfg := kept[int(kind)%len(kept)]
 		image := snapshottest.Frame(t, format, version, body)
-		l, err := Restore(Config{}, bytes.NewReader(image))
+		l, err := Restore(cfg, bytes.NewReader(image))
 		if err != nil {
 			require.Nil(t, l)
 			return
@@ -115,6 +146,24 @@ func FuzzRestore(f *testing.F) {
 		_, err = l.AppendStatements(nil, now)
 		require.NoError(t, err)
 		drain(l, now, always(lockstep.Granted))
+		for _, later := range []int64{1, int64(time.Minute), 1 << 60} {
+			if l.now > l.now+later {
+				break
+			}
+			now = lockstep.FromNanos(l.now + later)
+			for _, id := range suits(l, EventStop) {
+				require.NoError(t, l.Due(id))
+			}
+			for _, id := range suits(l, EventStart) {
+				_, err := l.AppendReclaim(nil, now, id, 1000)
+				require.NoError(t, err)
+			}
+			drain(l, now, always(lockstep.Blocked))
+			_, err = l.AppendStatements(nil, now)
+			require.NoError(t, err)
+			require.NoError(t, l.SetCapacity(now, 4000))
+			restore(t, cfg, saved(t, l))
+		}
 		for _, id := range ids(l.jobs) {
 			_ = l.Finish(now, id)
 			require.NoError(t, l.Forget(id))

@@ -47,19 +47,54 @@ func (w *warp) epochOf(ns int64) int64 {
 	return n
 }
 
-// at returns warped time at ns, in units of the present epoch. One behind its end
-// by more than a half-life counts as that: that is only read, and only where there
-// was no event for so long.
+// at returns warped time at ns, which is in the present epoch, in units of that.
 func (w *warp) at(ns int64) int64 {
-	begin := w.epoch * w.half * epochHalves
-	x := uint64(ns) - uint64(begin)
-	if x >= uint64(w.half)*(epochHalves+1) {
-		x = uint64(w.half)*(epochHalves+1) - 1
-	}
+	x := uint64(ns) - uint64(w.epoch*w.half*epochHalves)
 	n, rem := x/uint64(w.half), x%uint64(w.half)
 	phase, _ := bits.Div64(rem>>(64-phaseBits), rem<<phaseBits, uint64(w.half))
-	// exp2 is 2^63 to 2^64, so that this is 2^52 to 2^63.
+	// exp2 is 2^63 to 2^64, so that this is 2^52 to 2^62.
 	return int64(exp2(phase) >> (63 - 52 - n))
+}
+
+// look returns the view of ns, which may be in an epoch to come: then accounts as of
+// the latest event are halved once for each half-life of the epochs in between, and
+// what came since is added in units of that epoch. That is what toEpoch comes to, but
+// for what it rounds.
+func (w *warp) look(l *Ledger, ns int64) view {
+	if !l.started {
+		return l.at(l.now)
+	}
+	there := warp{w.half, w.epochOf(max(ns, l.stamp))}
+	tau := there.at(max(ns, l.stamp))
+	if there.epoch == w.epoch {
+		return l.at(tau)
+	}
+	v := view{now: tau, from: l.now, aged: w.halvings(there.epoch), levels: l.levels()}
+	v.dt = uint64(tau) - uint64(l.now)>>v.aged
+	l.raise(&v)
+	return v
+}
+
+// halvings returns how often accounts are halved from the present epoch to a later
+// one, or as often as leaves nothing of them.
+func (w *warp) halvings(epoch int64) uint {
+	return uint(min(epoch-w.epoch, 127)) * epochHalves
+}
+
+// agedInt returns what an account as of Ledger.now that does not grow is at v.
+func (v *view) agedInt(a int128.Int) int128.Int {
+	if v.aged == 0 {
+		return a
+	}
+	return halved(a, v.aged)
+}
+
+// agedFixed is agedInt of an account that is not negative.
+func (v *view) agedFixed(a int128.Fixed) int128.Fixed {
+	if v.aged == 0 {
+		return a
+	}
+	return halvedFixed(a, v.aged)
 }
 
 // exp2 returns 2^(phase/2^48) · 2^63, rounded down with an error below 2^-57 of it,
@@ -103,14 +138,12 @@ func (w *warp) slope(tau int64) int128.Fixed {
 	return int128.FixedFromWords(0, q, frac)
 }
 
-// over returns how much warped time d is, at the speed of warped time τ, held at
-// 2^62.
-func (w *warp) over(d time.Duration, tau int64) time.Duration {
-	hi, lo := w.slope(tau).Mul(uint64(d)).Floor().Words()
-	if hi != 0 || lo > 1<<62 {
-		return 1 << 62
-	}
-	return time.Duration(lo)
+// over returns how much warped time d is, at the speed of warped time τ, at least 1.
+// More than two half-lives count as that, since what comes of it is to fit 2^63,
+// wherever in its epoch τ is.
+func (w *warp) over(d time.Duration, tau int64) uint64 {
+	_, lo := w.slope(tau).Mul(uint64(min(int64(d), 2*w.half))).Floor().Words()
+	return max(lo, 1)
 }
 
 // follow does to recent what an event did to l.
@@ -133,7 +166,7 @@ func (l *Ledger) follow(c *change) {
 
 // real returns the unwarped time of an event at now.
 func (l *Ledger) real(now int64) int64 {
-	if l.warped {
+	if l.clock != nil {
 		return l.stamp
 	}
 	return now
@@ -171,12 +204,10 @@ func scaled(v int128.Int, a, b, c *big.Int, shift uint) int128.Int {
 // decayed fills in what s says of recent.
 func (l *Ledger) decayed(s *Statement, now int64) {
 	r := l.recent
-	t := r.tenants[s.Tenant]
-	tau := l.warp.at(now)
-	v := r.at(tau)
-	s.RecentService = lockstep.GPUTime(l.warp.account(t.served(&v), tau))
-	s.RecentEntitlement = lockstep.GPUTime(l.warp.account(r.entitled(t, &v).Near(), tau))
-	s.Adjust = lockstep.GPUTime(l.warp.account(t.adjust, tau))
+	t, v := r.tenants[s.Tenant], r.look(now)
+	s.RecentService = lockstep.GPUTime(l.warp.account(t.served(&v), v.now))
+	s.RecentEntitlement = lockstep.GPUTime(l.warp.account(r.entitled(t, &v).Near(), v.now))
+	s.Adjust = lockstep.GPUTime(l.warp.account(v.agedInt(t.adjust), v.now))
 }
 
 // queueOf returns the queue of t that passes read.
@@ -185,14 +216,6 @@ func (l *Ledger) queueOf(t *tenant) *btree.BTreeG[entry] {
 		return l.recent.tenants[t.id].queue
 	}
 	return t.queue
-}
-
-// beginWarped is Begin of a recent.
-func (l *Ledger) beginWarped(w *warp, ns int64, horizon, quantum time.Duration) {
-	tau := w.at(ns)
-	l.cfg.Horizon = max(w.over(horizon, tau), 1)
-	l.cfg.Quantum = max(w.over(quantum, tau), 1)
-	l.Begin(lockstep.FromNanos(tau))
 }
 
 // toEpoch brings recent to the epoch that now is in: it accrues to the end of the
@@ -218,6 +241,24 @@ func (l *Ledger) toEpoch(now int64) {
 		r.accrue(warpStart << epochHalves)
 		r.halve(epochHalves)
 	}
+	r.pass.toEpoch(w)
+}
+
+// toEpoch brings what a pass noted to the present epoch, unless it began in that or
+// looked ahead to it.
+func (p *pass) toEpoch(w *warp) {
+	if p.epoch >= w.epoch {
+		return
+	}
+	k := (&warp{epoch: p.epoch}).halvings(w.epoch)
+	p.epoch, p.horizon, p.quantum = w.epoch, p.horizon>>k, p.quantum>>k
+	for i := range p.heap {
+		s := &p.heap[i]
+		s.lag, s.tenant.turn.service = halved(s.lag, k), halved(s.tenant.turn.service, k)
+	}
+	for i := len(p.heap)/2 - 1; i >= 0; i-- {
+		p.down(i) // what differed may be equal now
+	}
 }
 
 // halve divides all accounts, which are as of warped time's end, by 2^k, and sets
@@ -242,7 +283,7 @@ func (l *Ledger) halve(k uint) {
 		t.idleFrom = t.nominal
 		t.share, t.shareRest = halved(t.share, k), halvedFixed(t.shareRest, k)
 		t.shareFrom = t.entitled
-		for _, v := range []*int128.Int{&t.service, &t.worst, &t.raw, &t.overhead, &t.adjust, &t.turn.service, &t.turn.due} {
+		for _, v := range []*int128.Int{&t.service, &t.worst, &t.raw, &t.overhead, &t.adjust} {
 			*v = halved(*v, k)
 		}
 		t.index = worstIndex{}
@@ -256,21 +297,12 @@ func (l *Ledger) halve(k uint) {
 			j.share = least(j.share, j.tenant.share)
 		}
 	}
-	l.requeueAll()
-	p := &l.pass
-	for i := range p.heap {
-		p.heap[i].lag = halved(p.heap[i].lag, k)
-	}
-	for i := len(p.heap)/2 - 1; i >= 0; i-- {
-		p.down(i) // what differed may be equal now
-	}
-	p.reader, p.now = nil, l.now
-	l.cfg.Horizon, l.cfg.Quantum = l.cfg.Horizon>>k, l.cfg.Quantum>>k
+	l.requeueAll(k)
 }
 
 // requeueAll puts the jobs of all queues in order anew, since keys that differed
 // may be equal now.
-func (l *Ledger) requeueAll() {
+func (l *Ledger) requeueAll(k uint) {
 	var jobs []*job
 	for _, t := range l.ready {
 		jobs = jobs[:0]
@@ -280,12 +312,18 @@ func (l *Ledger) requeueAll() {
 		})
 		t.queue.Clear(true)
 		for _, j := range jobs {
-			j.key = l.keyOf(j, j.service)
+			j.key = l.keyOf(j, j.service, j.ran)
 			t.queue.ReplaceOrInsert(l.entry(j))
 		}
-		if after := t.turn.after.job; after != nil {
-			t.turn.after = l.entry(after)
-		}
+	}
+	l.pass.reader = nil
+	if l.cfg.JobOrder != MostOwed && l.cfg.JobOrder != LeastRun {
+		return // keys are no accounts
+	}
+	// What a pass reads on from may have left the queue. It is put before all that was
+	// behind it, whose two accounts were rounded; nothing is proposed twice for it.
+	for _, t := range l.tenants { // each on its own, so order does not matter
+		t.turn.after.key = halved(t.turn.after.key, k).Sub(int128.Of(2))
 	}
 }
 
@@ -297,7 +335,7 @@ func pushAll(t *tenant) {
 	}
 }
 
-// halved returns v/2^k, rounded towards zero, for k of at most 127.
+// halved returns v/2^k, rounded towards zero.
 func halved(v int128.Int, k uint) int128.Int {
 	if v.Sign() < 0 {
 		return halved(v.Neg(), k).Neg()

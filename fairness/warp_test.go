@@ -197,3 +197,104 @@ func TestStepsAtAnEpochKeepAPassGoing(t *testing.T) {
 	require.ElementsMatch(t, jobs, got)
 	require.Equal(t, lockstep.JobID("j2"), got[0], "the one of most weight")
 }
+
+// TestLookingAheadIsAsIfSomethingHappened: with a half-life, a pass, a statement and a
+// reclaim of a time that lies epochs behind the latest event are what they are once
+// an event that changes nothing has led there. An index that is equal but for its
+// last bit may be rounded otherwise, so those orders are held to the tenants' alone.
+func TestLookingAheadIsAsIfSomethingHappened(t *testing.T) {
+	proposals := 0
+	for seed := range lists(700) {
+		r := rand.New(rand.NewPCG(uint64(seed), 21))
+		src := newSource(uint64(seed) + 1<<22)
+		src.jobs, src.weights = 24, []int64{0, 1, 1, 2, 3}
+		half := pick(r, []time.Duration{time.Minute, 20 * time.Minute, 10 * time.Hour})
+		cfg := Config{
+			Capacity: 16000, Memory: Memory{HalfLife: half}, Basis: bases[seed%3], JobOrder: orders[seed%len(orders)], Payer: payers[seed/2%3],
+			Horizon: pick(r, []time.Duration{time.Minute, 30 * time.Minute, 100 * time.Hour}),
+		}
+		l := start(t, cfg)
+		log := record(t, l, src, 120)
+		there := start(t, cfg)
+		play(t, there, log)
+		for _, id := range suits(l, EventStop) {
+			if r.IntN(2) == 0 {
+				require.NoError(t, l.Due(id))
+				require.NoError(t, there.Due(id))
+			}
+		}
+		now := src.now.Add(time.Duration(r.Int64N(30)) * half * 2 / 3)
+		before := saved(t, l)
+		require.NoError(t, there.SetCapacity(now, there.capacity))
+		for _, id := range ids(l.tenants) {
+			a, err := l.Statement(now, id)
+			require.NoError(t, err)
+			b, err := there.Statement(now, id)
+			require.NoError(t, err)
+			for _, pair := range [][2]lockstep.GPUTime{{a.RecentService, b.RecentService}, {a.RecentEntitlement, b.RecentEntitlement}, {a.Adjust, b.Adjust}} {
+				x, y := pair[0], pair[1]
+				require.InDelta(t, x.GPUSeconds(), y.GPUSeconds(), 1e-9*(1+half.Seconds()))
+			}
+		}
+		for _, id := range suits(l, EventStart) {
+			a, err := l.AppendReclaim(nil, now, id, 8000)
+			require.NoError(t, err)
+			b, err := there.AppendReclaim(nil, now, id, 8000)
+			require.NoError(t, err)
+			if !cfg.JobOrder.ranked() {
+				require.Equal(t, b, a, "seed %d %s", seed, id)
+			}
+		}
+		got, want := drain(l, now, always(lockstep.Blocked)), drain(there, now, always(lockstep.Blocked))
+		proposals += len(got)
+		require.ElementsMatch(t, want, got)
+		for i := range got {
+			require.Equal(t, l.jobs[want[i]].tenant.id, l.jobs[got[i]].tenant.id, "seed %d", seed)
+			require.True(t, cfg.JobOrder.ranked() || want[i] == got[i], "seed %d: %v, want %v", seed, got, want)
+		}
+		same(t, before, saved(t, l))
+	}
+	t.Log(proposals, "proposals")
+}
+
+// TestAPassGoesOnAcrossEpochs lets a pass run while its jobs start, later and later,
+// in epochs behind the one that it began in: it proposes every job once all the same,
+// in the order in which it would have.
+func TestAPassGoesOnAcrossEpochs(t *testing.T) {
+	crossed := 0
+	for seed := range lists(500) {
+		r := rand.New(rand.NewPCG(uint64(seed), 22))
+		src := newSource(uint64(seed) + 1<<23)
+		src.jobs, src.tenants, src.weights = 24, 3, []int64{0, 1, 1, 2, 3}
+		cfg := Config{
+			Capacity: 16000, Memory: Memory{HalfLife: time.Hour}, Basis: bases[seed%3], JobOrder: orders[seed%len(orders)],
+			Horizon: pick(r, []time.Duration{time.Minute, 10 * time.Hour}),
+		}
+		l := start(t, cfg)
+		record(t, l, src, 150)
+		now := src.now.Add(time.Duration(r.IntN(30)) * time.Hour)
+		want := drain(l, now, always(lockstep.Granted))
+		l.Begin(now)
+		var got []lockstep.JobID
+		for id, ok := l.Next(); ok; id, ok = l.Next() {
+			got = append(got, id)
+			require.LessOrEqual(t, len(got), len(want), "seed %d: %v, want %v", seed, got, want)
+			l.Outcome(id, lockstep.Granted)
+			require.NoError(t, l.Start(now, id, l.jobs[id].demand))
+			if r.IntN(2) == 0 {
+				was := l.warp.epoch
+				now = now.Add(time.Duration(r.IntN(16)) * time.Hour)
+				require.NoError(t, l.SetCapacity(now, l.capacity))
+				if l.warp.epoch != was {
+					crossed++
+				}
+			}
+		}
+		require.ElementsMatch(t, want, got, "seed %d %q", seed, cfg.JobOrder)
+		if !cfg.JobOrder.ranked() {
+			require.Equal(t, want, got, "seed %d %q", seed, cfg.JobOrder)
+		}
+	}
+	require.Positive(t, crossed)
+	t.Log(crossed, "epochs")
+}

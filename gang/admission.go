@@ -35,6 +35,7 @@ type Admission struct {
 	timers   timers
 	simple   map[simple]*shape // of simple gangs
 	shapes   map[string]*shape // of the others, by shapeKey
+	owners   map[owner]int32   // numbers of those who have gangs, where that matters
 	gone     []*job            // left jobs that are remembered, oldest first
 	attempts lockstep.Attempt
 
@@ -96,6 +97,7 @@ func New(cfg Config) (*Admission, error) {
 		dirty:  make(map[lockstep.NodeID][]*job),
 		shapes: make(map[string]*shape),
 		simple: make(map[simple]*shape),
+		owners: make(map[owner]int32),
 		epoch:  1,
 		opens:  1,
 		tight:  1,

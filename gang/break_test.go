@@ -440,7 +440,7 @@ func TestWrongEventsInEveryPhaseChangeNothing(t *testing.T) {
 	}
 	failed := map[string]int{}
 	for seed := range seeds {
-		w := newStorm(uint64(seed), 0, reference)
+		w := anyStorm(uint64(seed), 0, reference)
 		for i := range steps {
 			require.NoError(t, w.run(1), "seed %d", seed)
 			before := saved(t, w.a)
@@ -530,11 +530,7 @@ func TestFailingRefundsBreakNoInvariant(t *testing.T) {
 		seeds = 12
 	}
 	for seed := range seeds {
-		storm := newStorm
-		if seed%2 == 1 {
-			storm = newTakingStorm
-		}
-		w := storm(uint64(seed), 0, reference)
+		w := anyStorm(uint64(seed), 0, reference)
 		if w.quota == nil || w.lends != nil {
 			continue
 		}
@@ -551,7 +547,7 @@ func TestFailingRefundsBreakNoInvariant(t *testing.T) {
 
 // Every single bit of a snapshot counts.
 func TestEveryFlippedBitOfASnapshotIsSeen(t *testing.T) {
-	w := newStorm(11, 0, reference)
+	w := anyStorm(11, 0, reference)
 	require.NoError(t, w.run(40))
 	text := []byte(saved(t, w.a))
 	for i := range text {
@@ -1088,7 +1084,7 @@ func TestPromisesBehindTheHeadDoNotHoldItUp(t *testing.T) {
 // not panic and start nothing.
 func TestRestoreBesideAnotherPlacerStartsNothing(t *testing.T) {
 	for seed := range 12 {
-		w := newStorm(uint64(seed), 0, reference)
+		w := anyStorm(uint64(seed), 0, reference)
 		require.NoError(t, w.run(80))
 		cfg := w.cfg
 		cfg.Placer = reference(1, 1, 1)

@@ -110,10 +110,16 @@ func (a *Admission) noteUntaken(j *job) {
 	j.shape.untaken = u
 }
 
-// ownerOf is whose g is, as far as shapes tell.
-func (a *Admission) ownerOf(g *lockstep.Gang) owner {
+// ownerOf numbers whose g is, as far as shapes tell; 0 where that does not matter.
+func (a *Admission) ownerOf(g *lockstep.Gang) int32 {
 	if !a.takes || a.cfg.Quota == nil || g.Preemption == lockstep.PreemptNever {
-		return owner{}
+		return 0
 	}
-	return owner{Tenant: g.Tenant, Queue: g.Queue}
+	who := owner{tenant: g.Tenant, queue: g.Queue}
+	n, known := a.owners[who]
+	if !known {
+		n = int32(len(a.owners) + 1)
+		a.owners[who] = n
+	}
+	return n
 }

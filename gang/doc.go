@@ -101,7 +101,8 @@
 // Holds are not taken from: they have deadlines. Who waits for others to leave has none: every eviction
 // must be reported. It keeps no quota for anybody: an orderer that proposes nobody of a tenant behind one
 // that lacks quota does. Victims for want of quota alone are few, not fewest. Growth happens at boundaries only.
-// In reservations a MIG instance keeps its whole device free.
+// In reservations a MIG instance keeps its whole device free. With shares of devices, promises beyond the first
+// (Backfill above 1) may slip.
 //
 // Reservations for the first blocked job: Lifka, The ANL/IBM SP Scheduling System, JSSPP 1995
 // (EASY); for all: Mu'alem and Feitelson, IEEE TPDS 2001, section 2. Give-back of victims that are not

@@ -11,9 +11,10 @@ import (
 // stage by stage: quota, placer (as the placer tells, if it is an Explainer), gang
 // (nodes closed, refused or kept for windows; reservations) and preemption (who
 // would make room, or why nobody does, also where Config.Preempt is off). Changes
-// are what would let it in at its turn, beside the reservations of others as they are
-// (those ahead of it may take what a change brings, or be promised it): each was tried, but what only the placer can try: adding, and opening nodes that it has closed.
-// It changes nothing, and costs some tens of fits, and one Victims.
+// are what would let it in at its turn, beside the reservations of others as they
+// are; those ahead of it may take what a change brings, or be promised it. Each was
+// tried, but what only the placer can try: adding, moving, and opening nodes that it
+// has closed. It changes nothing, and costs some tens of fits and one Victims.
 func (a *Admission) Explain(job lockstep.JobID) (lockstep.Explanation, bool) {
 	j := a.jobs[job]
 	if j == nil {

@@ -57,11 +57,7 @@ func TestFailingPlacersBreakNoInvariant(t *testing.T) {
 	}
 	for seed := range seeds {
 		var f *flaky
-		storm := newStorm
-		if seed%2 == 1 {
-			storm = newTakingStorm
-		}
-		w := storm(uint64(seed), 0, func(racks, nodes, devices int) cluster {
+		w := anyStorm(uint64(seed), 0, func(racks, nodes, devices int) cluster {
 			f = &flaky{cluster: reference(racks, nodes, devices), rng: rand.New(rand.NewPCG(uint64(seed), 9)), fail: 0.02}
 			return f
 		})

@@ -49,11 +49,7 @@ func FuzzStorm(f *testing.F) {
 		if len(data) > 8000 {
 			return
 		}
-		storm := newStorm
-		if seed%2 == 1 {
-			storm = newTakingStorm
-		}
-		w := storm(seed, 0.05, reference)
+		w := anyStorm(seed, 0.05, reference)
 		w.rng = rand.New(&bytesSource{data: data})
 		require.NoError(t, w.run(len(data)/16))
 		require.NoError(t, w.calm())
@@ -62,11 +58,7 @@ func FuzzStorm(f *testing.F) {
 
 // snapshotOf returns the body of a snapshot taken in a storm.
 func snapshotOf(seed uint64, steps int) []byte {
-	storm := newStorm
-	if seed%2 == 1 {
-		storm = newTakingStorm
-	}
-	w := storm(seed, 0, reference)
+	w := anyStorm(seed, 0, reference)
 	if err := w.run(steps); err != nil {
 		panic(err)
 	}
@@ -85,14 +77,14 @@ func FuzzRestore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sum := sha256.Sum256(body)
 		text := "lockstep/gang 2 " + hex.EncodeToString(sum[:]) + "\n" + string(body)
-		a, err := gang.Restore(gang.Config{Placer: placertest.NewReference(2, 2, 4, 0), Quota: newLedger(1 << 30)}, strings.NewReader(text))
+		a, err := gang.Restore(gang.Config{Placer: placertest.NewReference(2, 2, 4, 0), Quota: newLedger(1 << 30), Preempt: gang.PreemptOn}, strings.NewReader(text))
 		if err != nil {
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			return
 		}
 		var once, twice bytes.Buffer
 		require.NoError(t, a.Snapshot(&once))
-		b, err := gang.Restore(gang.Config{Placer: placertest.NewReference(2, 2, 4, 0), Quota: newLedger(1 << 30)}, bytes.NewReader(once.Bytes()))
+		b, err := gang.Restore(gang.Config{Placer: placertest.NewReference(2, 2, 4, 0), Quota: newLedger(1 << 30), Preempt: gang.PreemptOn}, bytes.NewReader(once.Bytes()))
 		require.NoError(t, err)
 		require.NoError(t, b.Snapshot(&twice))
 		require.Equal(t, once.String(), twice.String())
@@ -108,7 +100,7 @@ func FuzzRestore(f *testing.F) {
 }
 
 func TestRestoreRefusesWhatIsDamaged(t *testing.T) {
-	w := newStorm(5, 0, reference)
+	w := anyStorm(5, 0, reference)
 	require.NoError(t, w.run(50))
 	var b bytes.Buffer
 	require.NoError(t, w.a.Snapshot(&b))

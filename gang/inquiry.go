@@ -15,7 +15,7 @@ type inquiry struct {
 	e       *lockstep.Explanation
 	short   *lockstep.Verdict // why there is no quota; nil where there is
 	told    []lockstep.Change // what the placer proposes
-	victims []lockstep.NodeID // of whom would be taken from
+	victims []lockstep.JobID  // who would be taken from, sorted
 	waits   bool              // it has a reservation
 }
 
@@ -211,17 +211,16 @@ func (x *inquiry) sayVictims(cuts []cut) {
 	if x.a.takes {
 		lead = ""
 	}
-	var members []lockstep.Member
 	for i := range cuts {
 		c := &cuts[i]
 		what := " would leave"
 		if c.keep != nil {
 			what = " would shrink to " + strconv.Itoa(len(c.keep))
 		}
-		members = append(members, c.job.plan.Members...)
+		x.victims = append(x.victims, c.job.id)
 		x.a.note(x.e, "preemption", ReasonPreempted, lead+string(c.job.id)+what)
 	}
-	x.victims = spots(members)
+	slices.Sort(x.victims)
 }
 
 // changes collects what would do, least first.
@@ -318,35 +317,39 @@ func (x *inquiry) open(add func(lockstep.Change)) {
 // maxOpened is how many closed nodes are tried one by one.
 const maxOpened = 64
 
-// pass passes on what the placer proposes, and to free the victims' nodes where it
-// names none.
+// pass passes on what the placer proposes, and in place of whom it would stop the
+// victims that were found here.
 func (x *inquiry) pass(add func(lockstep.Change)) {
-	freed := false
+	stops := func(jobs []lockstep.JobID) bool {
+		return x.without(func(h *job) bool { return slices.Contains(jobs, h.id) })
+	}
+	if len(x.victims) > 0 && stops(x.victims) {
+		add(lockstep.Change{Kind: lockstep.ChangeEvict, Jobs: x.victims})
+	}
 	for _, c := range x.told {
+		ok := true
 		switch c.Kind {
-		case lockstep.ChangeShrink:
+		case lockstep.ChangeShrink: // see shrink
+			ok = false
 		case lockstep.ChangeFree:
-			if x.frees(c.Nodes) {
-				add(c)
-				freed = true
-			}
-		default:
+			ok = x.without(func(h *job) bool {
+				return slices.ContainsFunc(c.Nodes, func(n lockstep.NodeID) bool { return onNode(h.plan.Members, n) || onNode(h.plan.Spares, n) })
+			})
+		case lockstep.ChangeEvict:
+			ok = len(x.victims) == 0 && stops(c.Jobs)
+		}
+		if ok {
 			add(c)
 		}
 	}
-	if !freed && len(x.victims) > 0 && x.frees(x.victims) {
-		add(lockstep.Change{Kind: lockstep.ChangeFree, Nodes: x.victims})
-	}
 }
 
-// frees reports whether it would do that all jobs left that sit on nodes.
-func (x *inquiry) frees(nodes []lockstep.NodeID) bool {
+// without reports whether it would do that the holders left of whom gone holds.
+func (x *inquiry) without(gone func(h *job) bool) bool {
 	return x.tries(func() bool {
 		for _, h := range x.a.ends {
-			if slices.ContainsFunc(nodes, func(n lockstep.NodeID) bool { return onNode(h.plan.Members, n) || onNode(h.plan.Spares, n) }) {
-				if x.a.release(h) != nil {
-					return false
-				}
+			if gone(h) && x.a.release(h) != nil {
+				return false
 			}
 		}
 		return x.fits(x.beside())

@@ -63,6 +63,16 @@ type Preempter interface {
 	Victims(r *lockstep.Request, c *lockstep.Candidates, out *lockstep.Preempted) (lockstep.Verdict, error)
 }
 
+// Keeper is what a Placer can also do so that who shrinks keeps its other members in
+// place where nobody new may go, such as on a cordoned node.
+type Keeper interface {
+	// Adopt takes the room of p, all of it or, with an error, none: whatever the
+	// version, and on closed nodes too.
+	Adopt(p *lockstep.Plan) error
+	// Plan writes what job holds to out, or returns false.
+	Plan(job lockstep.JobID, out *lockstep.Plan) bool
+}
+
 // Quota says how much a tenant or queue may use. It must be deterministic.
 // Counts are members of each role, without spares: whether it charges those as well
 // is its own affair.

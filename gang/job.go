@@ -56,32 +56,23 @@ type job struct {
 	start     int64            // when it began to run
 	end       int64            // when its room is expected back; forever if unknown
 
-	due      bool                   // its term is over, to be decided by the next pass
-	told     bool                   // the host knows of its room
-	replan   bool                   // its room lost a node while held
-	shrunk   bool                   // it has reported members gone in this run
-	lost     []int                  // ranks that a lost node took with it, while it runs on and is to get others
-	requeue  bool                   // after leaving it is queued again
-	inQueue  bool                   // is in line
-	refusing bool                   // counts in its shape's refusing
-	span     int64                  // its hold and estimate together, while it is in line
-	moved    bool                   // displaced in this pass and not decided yet
-	decided  bool                   // due and decided in this pass
-	soft     bool                   // due and may be displaced in this pass
-	lapses   int                    // holds in a row that lapsed
-	was      []lockstep.Member      // where it sat when the pass began, while due
-	waitFor  lockstep.JobID         // whom it makes room for
-	victim   bool                   // room is taken from it in this pass, though it is not due
-	why      lockstep.Reason        // why that is
-	cost     *lockstep.EvictionCost // what stopping it then throws away
-	listed   int                    // its place among the candidates listed last, if it is one
-	made     []cause                // whom it made room for
-	taken    int                    // jobs it took room from since it last ran
-	trial    int                    // members that are tried first, while it is held
-	tried    bool                   // they confirmed
-	keeps    *lockstep.Plan         // while on trial: the room of the whole, of which it holds that of the first members
-	seen     uint64                 // the pass that proposed it last, or the last before it was in line
-	notUntil int64                  // not tried before; set by a lapse
+	due      bool              // its term is over, to be decided by the next pass
+	told     bool              // the host knows of its room
+	replan   bool              // its room lost a node while held
+	shrunk   bool              // it has reported members gone in this run
+	requeue  bool              // after leaving it is queued again
+	inQueue  bool              // is in line
+	refusing bool              // counts in its shape's refusing
+	span     int64             // its hold and estimate together, while it is in line
+	moved    bool              // displaced in this pass and not decided yet
+	decided  bool              // due and decided in this pass
+	soft     bool              // due and may be displaced in this pass
+	victim   bool              // room is taken from it in this pass, though it is not due
+	lapses   int               // holds in a row that lapsed
+	was      []lockstep.Member // where it sat when the pass began, while due
+	waitFor  lockstep.JobID    // whom it makes room for
+	seen     uint64            // the pass that proposed it last, or the last before it was in line
+	notUntil int64             // not tried before; set by a lapse
 	refused  []refusal
 
 	grants   uint64            // rooms given when it was tried last, if its shape has affinity
@@ -92,6 +83,17 @@ type job struct {
 	kept     uint64            // the latest pass in which it has a reservation
 	spot     []lockstep.Member // room kept for it, or promised: its least members, then its spares
 	reason   lockstep.Reason   // why it is leaving or gone
+
+	// What is seldom asked for comes last.
+	lost   []int                  // ranks that a lost node took with it, while it runs on and is to get others
+	why    lockstep.Reason        // why room is taken from it
+	cost   *lockstep.EvictionCost // what stopping it throws away, while room is taken from it
+	listed int                    // its place among the candidates listed last, if it is one
+	made   []cause                // whom it made room for
+	taken  int                    // jobs it took room from since it last ran
+	trial  int                    // members that are tried first, while it is held
+	tried  bool                   // they confirmed
+	keeps  *lockstep.Plan         // while on trial: the room of the whole, of which it holds that of the first members
 }
 
 // refusal keeps a gang off a node for a while.
@@ -254,16 +256,16 @@ type simple struct {
 	roles               [2]simpleRole
 	required, preferred lockstep.Level
 	strategy            lockstep.Strategy
-	preemption          lockstep.Preemption
+	never               bool // takes room from nobody
 	shareable           bool
-	owner               owner
+	owner               int32 // whose it is, see owner
 }
 
 // owner is whose a gang is, as far as that decides from whom it may take room:
 // only where it may take some and there is a quota.
 type owner struct {
-	Tenant lockstep.TenantID
-	Queue  lockstep.QueueID
+	tenant lockstep.TenantID
+	queue  lockstep.QueueID
 }
 
 type simpleRole struct {
@@ -284,7 +286,7 @@ func simpleShape(g *lockstep.Gang) (k simple, ok bool) {
 		return k, false
 	}
 	k = simple{
-		required: g.Required, preferred: g.Preferred, strategy: g.Strategy, preemption: g.Preemption, shareable: g.Capabilities.Shareable,
+		required: g.Required, preferred: g.Preferred, strategy: g.Strategy, never: g.Preemption == lockstep.PreemptNever, shareable: g.Capabilities.Shareable,
 	}
 	for i := range g.Roles {
 		r := &g.Roles[i]
@@ -316,8 +318,8 @@ func (a *Admission) addShape(j *job) {
 		}
 	} else {
 		key, affinity := shapeKey(j.gang)
-		if who != (owner{}) {
-			key += " " + strconv.Quote(string(who.Tenant)) + strconv.Quote(string(who.Queue))
+		if who != 0 {
+			key += " " + strconv.Itoa(int(who))
 		}
 		if s = a.shapes[key]; s == nil {
 			s = &shape{key: key, affinity: affinity}

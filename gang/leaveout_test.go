@@ -71,9 +71,9 @@ func TestLeavingOutDecidesWhatAFullWalkDecides(t *testing.T) {
 
 // The same where waiting gangs take room: what is known to be in vain is.
 func TestLeavingOutDecidesWhatAFullWalkDecidesWhereRoomIsTaken(t *testing.T) {
-	seeds := 150
+	seeds := 80
 	if testing.Short() {
-		seeds = 30
+		seeds = 16
 	}
 	for seed := range seeds {
 		w, all := newTakingStorm(uint64(seed)+7000, 0, reference), newTakingStorm(uint64(seed)+7000, 0, reference)
@@ -212,7 +212,7 @@ func (c *crowded) turn() {
 }
 
 func TestLeavingOutDecidesTheSameWithManyOfAShape(t *testing.T) {
-	seeds, turns := uint64(30), 160
+	seeds, turns := uint64(20), 160
 	if testing.Short() {
 		seeds, turns = 12, 120
 	}

@@ -56,9 +56,9 @@ func TestPlacementKeepsThePlacersContract(t *testing.T) {
 }
 
 func TestTakingStormsOnPlacementKeepTheInvariants(t *testing.T) {
-	seeds := 80
+	seeds := 24
 	if testing.Short() {
-		seeds = 10
+		seeds = 6
 	}
 	taken, patched := 0, 0
 	for seed := range seeds {

@@ -1,6 +1,7 @@
 package gang_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -114,6 +115,11 @@ func TestALossBetweenStepsIsNotForgotten(t *testing.T) {
 	submit(t, a, 2, lasting("h", 2, 0))
 	step(t, a, 2)
 	require.NoError(t, a.Down(at(3), "n1"))
+	var b bytes.Buffer
+	require.NoError(t, a.Snapshot(&b))
+	restored, err := gang.Restore(gang.Config{StartAtOnce: true, Placer: p.Clone()}, &b)
+	require.NoError(t, err)
+	require.Equal(t, []string{"resize h lost"}, summary(step(t, restored, 3)))
 	require.NoError(t, a.Finish(at(3), "h", 0))
 	require.Empty(t, step(t, a, 3))
 	require.Empty(t, p.Jobs())

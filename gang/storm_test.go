@@ -72,6 +72,14 @@ func newTakingStorm(seed uint64, swap float64, build func(racks, nodes, devices 
 	return w
 }
 
+// anyStorm is a storm of either kind, by whether seed is even.
+func anyStorm(seed uint64, swap float64, build func(racks, nodes, devices int) cluster) *storm {
+	if seed%2 == 1 {
+		return newTakingStorm(seed, swap, build)
+	}
+	return newStorm(seed, swap, build)
+}
+
 // cluster is a placer whose account a storm can look into.
 type cluster interface {
 	gang.Placer
@@ -616,9 +624,9 @@ func (w *storm) most() int {
 	return w.quota.limit
 }
 
-// The storms make a million steps together.
+// The storms make half a million steps together.
 func TestStormsKeepTheInvariants(t *testing.T) {
-	seeds, steps := 500, 2000
+	seeds, steps := 250, 2000
 	if testing.Short() {
 		seeds = 25
 	}
@@ -642,7 +650,7 @@ func TestStormsKeepTheInvariants(t *testing.T) {
 }
 
 func TestTakingStormsKeepTheInvariants(t *testing.T) {
-	seeds, steps := 300, 1500
+	seeds, steps := 120, 1500
 	if testing.Short() {
 		seeds, steps = 20, 1000
 	}

@@ -316,15 +316,12 @@ func (a *Admission) settleCuts() error {
 			a.scratch.busy = o.appendKept(a.scratch.busy)
 		}
 		r.Busy = a.scratch.busy
-		v, err := a.fit(r, &a.scratch.plan)
+		ok, err := a.keep(&c, r)
 		if err != nil {
 			return err
 		}
-		if !v.Feasible || !slices.Equal(a.scratch.plan.Members, c.keep) {
+		if !ok {
 			continue // it is placed at its own turn
-		}
-		if err := a.cfg.Placer.Apply(&a.scratch.plan); err != nil {
-			return fmt.Errorf("gang: apply %s: %w", c.job.id, err)
 		}
 		c.job.plan = own(&a.scratch.plan, c.job)
 		a.grants++
@@ -334,6 +331,23 @@ func (a *Admission) settleCuts() error {
 		a.setEnd(c.job, later(c.job.start, c.job.wall()))
 	}
 	return nil
+}
+
+// keep gives the job of c what it keeps, as r asks for it, and leaves that in the
+// scratch plan. False where the placer does not do so, and then nothing has changed.
+func (a *Admission) keep(c *cut, r *lockstep.Request) (bool, error) {
+	v, err := a.fit(r, &a.scratch.plan)
+	if err != nil {
+		return false, err
+	}
+	if v.Feasible && slices.Equal(a.scratch.plan.Members, c.keep) {
+		if err := a.cfg.Placer.Apply(&a.scratch.plan); err != nil {
+			return false, fmt.Errorf("gang: apply %s: %w", c.job.id, err)
+		}
+		return true, nil
+	}
+	k, ok := a.cfg.Placer.(Keeper)
+	return ok && k.Adopt(r.Prefer) == nil && k.Plan(c.job.id, &a.scratch.plan), nil
 }
 
 // fitDisplacing fits j clear of what kept holders keep and of all reservations.

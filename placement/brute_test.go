@@ -75,7 +75,7 @@ func (p *plainState) left(busy []lockstep.Busy) []plainNode {
 		out[x] = plainNode{
 			free: p.tree.Shape(int32(x)).All(), cpu: amount(int64(n.CPU)), memory: amount(int64(n.Memory)),
 			rdma: int(min(amount(int64(n.RDMA)), 1<<30)), slots: int(min(amount(int64(n.Slots)), 1024)),
-			apart: n.Partitioned, mig: n.MIG, class: n.Class, memoryEach: int64(n.GPUMemory),
+			apart: n.Partitioned, mig: n.MIG, class: n.Class, memoryEach: int64(n.GPUMemory) * int64(1000+n.Overcommit) / 1000,
 		}
 	}
 	for id, plan := range p.jobs { // in any order: sums

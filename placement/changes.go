@@ -264,7 +264,7 @@ func (s *State) addNodes(v *view, x, members int32, name lockstep.ResourceName) 
 	if name == lockstep.ResourceGPU {
 		return devices * int64(lockstep.WholeGPU)
 	}
-	return devices * s.memoryOf(x)
+	return devices * int64(s.specs[x].node.GPUMemory)
 }
 
 // model returns the lowest open node that, empty and without labels and taints,

@@ -117,6 +117,9 @@ func (w *world) node(id lockstep.NodeID) Node {
 		n.RDMA = w.rng.IntN(4) - 1
 	case 2:
 		n.Class, n.GPUMemory = "h100", 80
+		if w.parts {
+			n.Overcommit = w.rng.IntN(2) * 500
+		}
 		if w.parts && w.rng.IntN(2) == 0 {
 			n.MIG = []string{"a30", "h100-80gb"}[w.rng.IntN(2)]
 			n.Partitioned = lockstep.DeviceSet(w.rng.IntN(2) * w.rng.IntN(8))

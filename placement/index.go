@@ -34,7 +34,7 @@ func (s *State) build(v *view) {
 		s.touch(v, int32(x))
 	}
 	s.flush(v)
-	v.cursor = s.end
+	v.cursor, s.seen = s.end, s.end
 	v.totals, v.memo, v.lack = totals{}, memo{}, lack{}
 }
 
@@ -55,6 +55,7 @@ func (s *State) sync(v *view) {
 	for ; v.cursor != s.end; v.cursor++ {
 		s.touch(v, s.changed[v.cursor&mask])
 	}
+	s.seen = s.end
 	s.flush(v)
 }
 

@@ -8,13 +8,35 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 )
 
-// Rule says how members that are ranked choose among nodes and devices.
+// Rule says how members that take shares of devices, and with Config.RankAll all members,
+// choose among nodes, which are ranked by the best place that they have for one member, and
+// among the devices of a node, in turn.
+//
+// A share of one device goes where it costs least by the rule, then where least is free,
+// then to the lowest. Shares of several go to the tightest devices that leave the other
+// members there room, then to the lowest.
+//
+// A MIG instance goes by no rule: first to a device that has some or is set aside, before
+// an idle one; then where it takes least room from others (sharing.Geometry.Room), at
+// the start that takes least; then where most slices are held; then to the lowest. Nodes
+// are ranked by the first two.
 type Rule string
 
 // The rules, for members that take shares and, with Config.RankAll, for all.
 const (
-	RulePrices   Rule = ""         // RulePrices takes the place that costs least at the prices that the workload pays for what is left of devices.
-	RuleGradient Rule = "gradient" // RuleGradient is fragmentation gradient descent as published (FGD, ATC 2023): the place where fragmentation grows least, in steps.
+	// RulePrices takes the place that costs least. What is left of a device is worth what the
+	// shares that arrive pay for it, at the dual prices of cutting them from devices (Gilmore
+	// and Gomory, 1961); a member costs the worth that it takes or makes useless, four times;
+	// as much of it again as shapes with less to choose from are expected to want of such devices
+	// (Littlewood, 1972); what more of the node's worth will lack CPU, by the mean that such
+	// remainders need; a tenth of a device where it opens an idle one; and up to as much for the
+	// sets of idle devices that it breaks up. In thousandths of a device, by 32nds.
+	RulePrices Rule = ""
+
+	// RuleGradient takes the place where fragmentation grows least, in whole points of 100 by
+	// 100·sigmoid(-growth/1000): FGD as published (Weng et al., ATC 2023) and as its simulator
+	// has it, ties to the lowest slot.
+	RuleGradient Rule = "gradient"
 )
 
 // Bounds of what is learned. Arrivals are halved when there are that many, so that the

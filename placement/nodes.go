@@ -36,6 +36,7 @@ func checkNodes(call string, tree *topology.Tree, nodes []Node, layouts map[stri
 			{"RDMA", int64(n.RDMA), None, 1 << 24},
 			{"Slots", int64(n.Slots), None, MaxSlots},
 			{"GPUMemory", int64(n.GPUMemory), 0, 1 << 58},
+			{"Overcommit", int64(n.Overcommit), 0, 9000},
 		} {
 			if a.value < a.min || a.value > a.max {
 				errs = append(errs, fault(lockstep.ErrInvalid, call, field+"."+a.name, fmt.Sprint(a.value), fmt.Sprint("want ", a.min, " to ", a.max)))

@@ -353,7 +353,9 @@ func TestViewsFallBehind(t *testing.T) {
 	require.NoError(t, s.Cordon("n0"))
 	for range len(s.changed) {
 		require.NoError(t, s.Cordon("n3"))
+		require.NoError(t, s.Cordon("n2"))
 		require.NoError(t, s.Open("n3"))
+		require.NoError(t, s.Open("n2"))
 	}
 	require.Greater(t, s.end, uint64(len(s.changed)))
 	require.Equal(t, lockstep.NodeID("n1"), ask(8))

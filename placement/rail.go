@@ -150,21 +150,20 @@ func (s *State) runFrom(i, end int32) nodeRun {
 	return o
 }
 
-// alignUnit aligns the runs at hand, which are in one unit.
+// alignUnit aligns the runs at hand, which are in one unit of a level.
 func (s *State) alignUnit(gpus, level int) {
 	r := &s.work.rails
 	choice := false
+	r.tries = r.tries[:0]
 	for i := range r.runs {
 		choice = choice || r.runs[i].free != r.runs[i].all
 	}
 	if len(r.runs) < 2 || !choice {
 		return
 	}
-	r.tries = r.tries[:0]
 	for i := range r.runs {
-		o := &r.runs[i]
 		var p railSet
-		p.add(s.tree.Shape(o.x), o.all)
+		p.add(s.tree.Shape(r.runs[i].x), r.runs[i].all)
 		if s.newPattern(&p) && len(r.tries) < maxPatterns {
 			r.tries = append(r.tries, p)
 		}
@@ -179,18 +178,21 @@ func (s *State) alignUnit(gpus, level int) {
 		return
 	}
 	for i := range r.runs {
-		o := &r.runs[i]
-		set, ok := s.onRails(o, &r.tries[best], gpus)
-		if !ok || set == o.all {
-			continue
+		if set, ok := s.onRails(&r.runs[i], &r.tries[best], gpus); ok && set != r.runs[i].all {
+			s.rewire(&r.runs[i], set, gpus)
 		}
-		r.taken[o.x] = r.taken[o.x]&^o.all | set
-		shape := s.tree.Shape(o.x)
-		for k := o.from; k < o.to; k++ {
-			t := &s.work.picks[k]
-			t.devices = shape.Closest(set, gpus)
-			set &^= t.devices
-		}
+	}
+}
+
+// rewire gives the picks of a run the devices of a set.
+func (s *State) rewire(o *nodeRun, set lockstep.DeviceSet, gpus int) {
+	taken := &s.work.rails.taken[o.x]
+	*taken = *taken&^o.all | set
+	shape := s.tree.Shape(o.x)
+	for k := o.from; k < o.to; k++ {
+		t := &s.work.picks[k]
+		t.devices = shape.Closest(set, gpus)
+		set &^= t.devices
 	}
 }
 

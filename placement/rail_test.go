@@ -73,7 +73,7 @@ func setsIn(list []lockstep.Member) (s string) {
 func TestRailsCostNothingElse(t *testing.T) {
 	cases := 2_000
 	if testing.Short() {
-		cases = 400
+		cases = 150
 	}
 	better, zero, placed := 0, 0, 0
 	for seed := range uint64(cases) {

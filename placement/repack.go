@@ -61,7 +61,7 @@ const (
 // 12 jobs may move, also those in the way of them. With at most 12, of one role, of
 // whole devices, without inner groups, affinities and spares, every arrangement is
 // looked at: then out.Exact says that there is no better way. Else a job goes where Fit
-// puts it, the largest first, and of 1,024 sets those that the bounds let through are
+// puts it, the largest first, and for each number of moves no more than 512 sets are
 // tried. For a level, the domain with the fewest jobs, then the cheapest, is freed.
 //
 // It returns errors as Victims does, with ErrUnknown for a job that holds nothing, and
@@ -119,7 +119,7 @@ func (h *hunt) repackFor(s *State, g *Goal, most int, out *Moves) (lockstep.Verd
 	out.Exact = v.Feasible
 	h.moving, h.chains, h.dearest = 1, len(h.jobs) <= chainJobs, cmp.Or(g.MaxCost, 1<<63-1)
 	for k := 1; k <= min(most, len(h.jobs)) && !v.Feasible; k++ {
-		h.max = int32(k)
+		h.max, h.trials = int32(k), maxTrials/4
 		h.anew()
 		if !h.search() {
 			continue

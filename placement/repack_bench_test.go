@@ -148,7 +148,7 @@ func TestRepackMovesLessThanGreedy(t *testing.T) {
 func repackAgainstGreedy(t *testing.T, most int) {
 	seeds := 100
 	if testing.Short() {
-		seeds = 10
+		seeds = 3
 	}
 	orders := []struct {
 		name  string

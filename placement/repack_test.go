@@ -181,9 +181,9 @@ func (p *puzzle) best() (shuffle, bool) {
 }
 
 func TestRepackEqualsExactSearch(t *testing.T) {
-	cases := 600
+	cases := 400
 	if testing.Short() {
-		cases = 120
+		cases = 60
 	}
 	found, without := 0, 0
 	var count [4]int

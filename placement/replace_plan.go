@@ -152,31 +152,32 @@ func (m *mend) run() int32 {
 		}
 	}
 	for _, role := range m.q.order {
-		from := 0
-		for from < len(m.seats) && int32(m.seats[from].role) != role {
-			from++
-		}
-		to := from
-		for to < len(m.seats) && int32(m.seats[to].role) == role {
-			to++
-		}
-		size := max(1, m.q.gang.Roles[role].Inner.Size)
-		for g := from; g < to; g += size {
-			if !slices.Contains(m.lost[g:g+size], true) {
-				continue
-			}
-			ok := false
-			if size == 1 {
-				ok = m.renew(role, m.together(g, to))
-			} else {
-				ok = m.patch(role, g, size) || m.moveGroup(role, g, size)
-			}
-			if !ok {
-				return role
-			}
+		if !m.runRole(role) {
+			return role
 		}
 	}
 	return -1
+}
+
+// runRole finds places for the lost members of a role.
+func (m *mend) runRole(role int32) bool {
+	from := 0
+	for from < len(m.seats) && int32(m.seats[from].role) != role {
+		from++
+	}
+	to := from
+	for to < len(m.seats) && int32(m.seats[to].role) == role {
+		to++
+	}
+	size := max(1, m.q.gang.Roles[role].Inner.Size)
+	for g := from; g < to; g += size {
+		switch {
+		case !slices.Contains(m.lost[g:g+size], true):
+		case size == 1 && !m.renew(role, m.together(g, to)), size > 1 && !m.patch(role, g, size) && !m.moveGroup(role, g, size):
+			return false
+		}
+	}
+	return true
 }
 
 func (m *mend) demand(role int16) *lockstep.Demand { return &m.q.gang.Roles[role].Demand }
@@ -287,13 +288,7 @@ func (m *mend) patch(role int32, from, size int) bool {
 	if s.tree.DomainOf(level, near) != d {
 		near, _ = s.tree.Range(level, d)
 	}
-	spares := 0
-	for k := range m.spares {
-		if !m.spent[k] && int32(m.spares[k].role) == role && s.tree.DomainOf(level, m.spares[k].slot) == d {
-			spares++
-		}
-	}
-	rest := len(ranks) - min(spares, len(ranks))
+	rest := len(ranks) - min(m.sparesIn(role, level, d), len(ranks))
 	v := s.work.views[role]
 	s.sync(v)
 	if rest > 0 && !m.free(role, near, ranks[:rest], level+1) {
@@ -348,29 +343,42 @@ func (m *mend) moveGroup(role int32, from, size int) bool {
 			m.lost[i] = true
 		}
 	}
-	level, best, finest := max(m.q.inner[role], m.q.stop), int32(-1), -1
-	for k := range m.spares {
-		t := &m.spares[k]
-		if m.spent[k] || int32(t.role) != role || s.tree.DomainOf(m.q.stop, t.slot) != m.home {
-			continue
-		}
-		d, n := s.tree.DomainOf(level, t.slot), 0
-		for o := range m.spares {
-			if !m.spent[o] && int32(m.spares[o].role) == role && s.tree.DomainOf(level, m.spares[o].slot) == d {
-				n++
-			}
-		}
-		if l := s.tree.LCA(near, t.slot); n >= size && (l > finest || l == finest && d < best) {
-			best, finest = d, l
-		}
-	}
-	if best >= 0 {
+	level := max(m.q.inner[role], m.q.stop)
+	if d := m.spareGroup(role, near, level, size); d >= 0 {
 		for _, rank := range ranks {
-			m.use(rank, m.nearest(role, near, level, best))
+			m.use(rank, m.nearest(role, near, level, d))
 		}
 		return true
 	}
 	return m.free(role, near, ranks, m.q.stop)
+}
+
+// spareGroup returns the domain of a level nearest to a slot with so many unspent spares
+// of a role, in the gang's domain, or -1.
+func (m *mend) spareGroup(role, near int32, level, size int) int32 {
+	tree := m.s.tree
+	best, finest := int32(-1), -1
+	for k := range m.spares {
+		x := m.spares[k].slot
+		if m.spent[k] || tree.DomainOf(m.q.stop, x) != m.home {
+			continue
+		}
+		d := tree.DomainOf(level, x)
+		if l := tree.LCA(near, x); m.sparesIn(role, level, d) >= size && (l > finest || l == finest && d < best) {
+			best, finest = d, l
+		}
+	}
+	return best
+}
+
+// sparesIn returns how many unspent spares of a role a domain has.
+func (m *mend) sparesIn(role int32, level int, d int32) (n int) {
+	for k := range m.spares {
+		if t := &m.spares[k]; !m.spent[k] && int32(t.role) == role && m.s.tree.DomainOf(level, t.slot) == d {
+			n++
+		}
+	}
+	return n
 }
 
 // giveBack undoes a reservation before restore does.

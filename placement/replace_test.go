@@ -116,7 +116,7 @@ func TestReplaceKeepsGroupsTogether(t *testing.T) {
 func TestReplaceIsLegalAndMinimal(t *testing.T) {
 	cases := 4_000
 	if testing.Short() {
-		cases = 800
+		cases = 250
 	}
 	shapes := someShapes(t)
 	done, refused, spared := 0, 0, 0

@@ -229,20 +229,6 @@ func seatOf(m *lockstep.Member, x int32, d *lockstep.Demand) seat {
 	return t
 }
 
-// roomAfter is room of slot x once the seats in gone, which sit there, are given back.
-func (s *State) roomAfter(v *view, x int32, gone []ref) int32 {
-	c := s.slots[x]
-	s.ownBlock(&c)
-	for _, r := range gone {
-		j := &s.jobs[r.rec]
-		t := &j.seats[r.idx]
-		s.give(&c, t, &j.gang.Roles[t.role].Demand)
-	}
-	n := s.room(v, x, &c)
-	s.dropBlock(&c)
-	return n
-}
-
 // wholes returns the devices of slot x that no member has a part of and that may be
 // had wholly or in shares.
 func (s *State) wholes(x int32, c *slot) lockstep.DeviceSet {
@@ -318,8 +304,14 @@ func (s *State) remembers(x int32, c *slot, set lockstep.DeviceSet, need int64) 
 	return true
 }
 
-// memoryOf returns how much memory shares may have together on each device of a node.
-func (s *State) memoryOf(x int32) int64 { return int64(s.specs[x].node.GPUMemory) }
+// memoryOf returns how much memory shares may ask for together on each device of a node.
+func (s *State) memoryOf(x int32) int64 {
+	n := &s.specs[x].node
+	if n.Overcommit == 0 {
+		return int64(n.GPUMemory)
+	}
+	return scaled(int64(n.GPUMemory), 1000+int64(n.Overcommit), 1000)
+}
 
 // shareRoom returns how many members of k, which asks for shares, the devices of c
 // have room for.

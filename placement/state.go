@@ -22,6 +22,7 @@ type Node struct {
 	ID          lockstep.NodeID      `json:"id"`                    // ID is the node's name in the tree.
 	Class       lockstep.DeviceClass `json:"class,omitempty"`       // Class is the kind of its devices; empty is a kind that no demand can name.
 	GPUMemory   lockstep.Bytes       `json:"gpuMemory,omitempty"`   // GPUMemory is the memory of each device; 0 (not None) means unknown, which meets only demands for none.
+	Overcommit  int                  `json:"overcommit,omitempty"`  // Overcommit is by how many thousandths the memory that shares of one device ask for together may exceed GPUMemory, up to 9000; 0 means not at all. No member asks for more than GPUMemory; that none uses more than there is, is for the host to see to.
 	MIG         string               `json:"mig,omitempty"`         // MIG names how its devices divide into instances: one of Config.Layouts, or of sharing.Models; empty means that they do not.
 	Partitioned lockstep.DeviceSet   `json:"partitioned,omitempty"` // Partitioned are the devices set aside for instances, which nobody gets wholly or in shares; none means that every free one may be divided. It needs MIG.
 	CPU         lockstep.MilliCPU    `json:"cpu,omitempty"`         // CPU is its processor time; 0 means not counted, None means none.
@@ -118,6 +119,7 @@ type State struct {
 
 	changed []int32 // ring of slots that changed
 	end     uint64  // how many were ever written to changed
+	seen    uint64  // end when a view last read it
 	views   views
 	terms   []*term
 	classes []*class
@@ -228,9 +230,14 @@ func allDevices(n int) lockstep.DeviceSet {
 	return 1<<uint(n) - 1
 }
 
-// push tells the views that a slot changed.
+// push tells the views that a slot changed; once where it changes again before any of
+// them looks.
 func (s *State) push(x int32) {
-	s.changed[s.end&uint64(len(s.changed)-1)] = x
+	mask := uint64(len(s.changed) - 1)
+	if s.end > s.seen && s.changed[(s.end-1)&mask] == x {
+		return
+	}
+	s.changed[s.end&mask] = x
 	s.end++
 }
 

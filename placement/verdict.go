@@ -108,8 +108,20 @@ func (s *State) holdsOne(v *view, level int, need int32) bool {
 
 // scattered reports whether enough is free in the whole cluster.
 func (s *State) scattered(v *view, members int32) bool {
+	need := v.kind.amounts()
 	return s.unitsOf(v, 0, 0)*v.unit(0) >= members ||
-		v.kind.gpus > 0 && v.freeMilli() >= int64(members)*v.kind.amounts()[0]
+		v.kind.gpus > 0 && v.freeMilli() >= int64(members)*need[0] &&
+			(v.kind.memoryEach == 0 || s.memoryFree(v) >= int64(members)*need[1])
+}
+
+// memoryFree returns the device memory that is free for members of v. O(nodes).
+func (s *State) memoryFree(v *view) (sum int64) {
+	for x := range s.slots {
+		if v.allows(s, int32(x)) {
+			sum = addUp(sum, s.amountsFor(v, int32(x), &s.slots[x])[1])
+		}
+	}
+	return sum
 }
 
 // most returns the most units, up to need, that one domain of a level has room

@@ -18,29 +18,31 @@ const ReasonPreempted lockstep.Reason = "preempted"
 //
 // Of all sets that do, it is the one with the lowest top tier; then the least cost
 // (the sum of EvictionCost.Total, held at the end of int64), the fewest jobs, the least
-// that they give up (devices, then members), and the lowest job IDs, compared as sorted
-// lists. A candidate goes whole at Cost, or, where it has Min, gives back whole inner
-// groups at Shrink: as few as help, of like ones those with the highest ranks. A
-// member that goes counts, with the spares where the job goes whole, against each entry
-// of Limits that its job names, by Demand.Resources. Nobody has to go for members above
-// the least; the plan has as many as Fit would give it then.
+// that they give up (devices, then members, with the spares of those that go whole), and
+// the lowest job IDs, compared as sorted lists. A candidate goes whole at Cost, or, where
+// it has Min, gives back whole inner groups at Shrink: as few as help, of like ones those
+// with the highest ranks. What goes counts against each entry of Limits that its job
+// names, by Demand.Resources. Nobody has to go for members above the least; the plan has
+// as many as Fit gives it then.
 //
-// Out.Exact says that the search was complete: no set is better by those terms. It is
-// for at most 20 candidates with members in a domain, and beyond that where it ends
-// within 2^17 steps, or where no limit binds and each node's candidates have no
-// members elsewhere that share a node with others. Else, and where a gang of several
-// roles or with affinities was tried 1,024 times, the set is what the cheapest
-// nodes give: none of it can be left out, and none exchanged for a cheaper one.
+// Out.Exact says that the search was complete: no set is better but perhaps by its IDs.
+// In a domain with up to 24 candidates all sets are tried that bounds do not rule
+// out. Beyond that, where one role has a least and its inner
+// groups share a node, the room of candidates that share no node is a sum, and the
+// best one is found by filling up, unless a limit forbids it. Else the set is that of
+// the cheapest nodes, without whoever is not needed, and with single victims exchanged
+// for cheaper ones; then 2^15 further steps in a domain, 2^17 in all, look for a better.
+// Where roles are several or have affinities, no more than 2,048 sets are tried.
 //
 // Out.Plan is of the present version, and so Apply refuses it: room is there only once
-// the evictions are done. Then Fit, with out.Plan as Prefer, gives that plan again
-// unless something else has changed; Adopt takes it as it is. Evict carries an eviction
-// out.
+// the evictions are done, each by Evict. Then Fit, with out.Plan as Prefer, gives that
+// plan again unless something else has changed; Adopt takes it as it is.
 //
 // It returns errors as Fit does, ErrUnknown for a candidate that holds nothing, and
 // ErrInvalid or ErrDuplicate for candidates that are malformed. It allocates nothing
-// once warm. It costs O(members of the candidates + domains of the required level), and
-// the search in those domains that may be the best.
+// once warm. It costs O(members of the candidates + domains of the required level), less
+// for jobs of whole nodes in one domain, and the search in those domains that may be
+// the best (BenchmarkVictims).
 func (s *State) Victims(r *lockstep.Request, c *lockstep.Candidates, out *lockstep.Preempted) (lockstep.Verdict, error) {
 	if out == nil {
 		return lockstep.Verdict{}, fault(lockstep.ErrInvalid, "victims", "out", "nil", "must not be nil")
@@ -195,11 +197,8 @@ func (h *hunt) load(s *State, r *lockstep.Request, c *lockstep.Candidates, call,
 	if c == nil {
 		return nil
 	}
-	bad := func(field, value, reason string) error {
-		return fault(lockstep.ErrInvalid, call, in+field, value, reason)
-	}
 	if c.Max < 0 {
-		return bad("Max", strconv.Itoa(c.Max), "must not be negative")
+		return fault(lockstep.ErrInvalid, call, in+"Max", strconv.Itoa(c.Max), "must not be negative")
 	}
 	h.jobs, h.max = c.Jobs, int32(min(c.Max, len(c.Jobs)))
 	if c.Max == 0 {
@@ -209,23 +208,9 @@ func (h *hunt) load(s *State, r *lockstep.Request, c *lockstep.Candidates, call,
 		h.seen, h.which = append(h.seen, 0), append(h.which, 0)
 	}
 	for i := range c.Jobs {
-		o := &c.Jobs[i]
-		rec, ok := s.byID[o.Job]
-		switch {
-		case !ok:
-			return fault(lockstep.ErrUnknown, call, in+at("Jobs", i), strconv.Quote(string(o.Job)), "holds nothing")
-		case o.Job == r.Gang.ID:
-			return bad(at("Jobs", i), strconv.Quote(string(o.Job)), "is the gang itself")
-		case h.seen[rec] == h.age:
-			return fault(lockstep.ErrDuplicate, call, in+at("Jobs", i), strconv.Quote(string(o.Job)), "named twice")
+		if err := h.loadJob(int32(i), len(c.Limits), call, in); err != nil {
+			return err
 		}
-		h.seen[rec], h.which[rec] = h.age, int32(i)
-		if field, ok := s.checkCandidate(o, rec, len(c.Limits)); !ok {
-			return bad(at("Jobs", i)+"."+field, strconv.Quote(string(o.Job)), "out of range")
-		}
-		h.recs = append(h.recs, rec)
-		h.tiers = append(h.tiers, o.Tier)
-		h.order = append(h.order, int32(i))
 	}
 	slices.Sort(h.tiers)
 	h.tiers = slices.Compact(h.tiers)
@@ -237,6 +222,29 @@ func (h *hunt) load(s *State, r *lockstep.Request, c *lockstep.Candidates, call,
 			h.quantities = append(h.quantities, quantity{limit: int32(j), kind: kindOf(name), name: name, left: amount})
 		}
 	}
+	return nil
+}
+
+// loadJob checks one candidate and finds its job.
+func (h *hunt) loadJob(i int32, limits int, call, in string) error {
+	s, o := h.s, &h.jobs[i]
+	bad := func(kind error, field, reason string) error {
+		return fault(kind, call, in+at("Jobs", int(i))+field, strconv.Quote(string(o.Job)), reason)
+	}
+	rec, ok := s.byID[o.Job]
+	switch {
+	case !ok:
+		return bad(lockstep.ErrUnknown, "", "holds nothing")
+	case o.Job == h.r.Gang.ID:
+		return bad(lockstep.ErrInvalid, "", "is the gang itself")
+	case h.seen[rec] == h.age:
+		return bad(lockstep.ErrDuplicate, "", "named twice")
+	}
+	h.seen[rec], h.which[rec] = h.age, i
+	if field, ok := s.checkCandidate(o, rec, limits); !ok {
+		return bad(lockstep.ErrInvalid, "."+field, "out of range")
+	}
+	h.recs, h.tiers, h.order = append(h.recs, rec), append(h.tiers, o.Tier), append(h.order, i)
 	return nil
 }
 

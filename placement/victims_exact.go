@@ -20,7 +20,9 @@ func (h *hunt) solve() {
 	h.line()
 	cut := h.cut // in an earlier domain
 	h.cut = false
-	h.reserve = maxTrials / 2 // for the greedy search
+	if h.moving == 0 {
+		h.reserve = maxTrials / 4 // for the greedy search
+	}
 	if len(h.victims) <= fewVictims {
 		h.walkAll(h.few)
 	}
@@ -123,7 +125,7 @@ func (h *hunt) step(i int, t toll, lacks int64, fresh bool) bool {
 		h.cut = true
 		return false
 	}
-	if fresh && h.may(&h.now) && (!h.vague || h.trial()) {
+	if fresh && h.enough() {
 		h.record(t)
 		return false
 	}
@@ -168,11 +170,11 @@ func (h *hunt) walkKind(i int, k int32, t toll, lacks int64, some, fresh bool) {
 		h.cut = true
 		return
 	}
-	if fresh && h.may(&h.now) && (!h.vague || h.trial()) {
+	if fresh && h.enough() {
 		h.record(t)
 		return
 	}
-	if more := lacks - h.worthFrom(p, k); more > 0 && !h.promising(i+1, t, more) || more <= 0 && h.found && h.best.toll.compare(&t) < 0 {
+	if !h.worthwhile(i, k, t, lacks) {
 		return
 	}
 	if k == p.kinds.to {
@@ -197,6 +199,14 @@ func (h *hunt) walkKind(i int, k int32, t toll, lacks int64, some, fresh bool) {
 		t.devices, t.members, lacks = t.devices-c.devices, t.members-c.members, lacks+c.worth
 	}
 	h.walkKind(i, k+1, t, lacks, some, false)
+}
+
+// worthwhile is promising with the chunks of the victim at position i from kind k on.
+func (h *hunt) worthwhile(i int, k int32, t toll, lacks int64) bool {
+	if lacks -= h.worthFrom(&h.victims[h.dfs[i]], k); lacks > 0 {
+		return h.promising(i+1, t, lacks)
+	}
+	return !h.found || h.best.toll.compare(&t) >= 0
 }
 
 // worthFrom returns the worth of the chunks of a victim's kinds from k on.

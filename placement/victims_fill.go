@@ -57,42 +57,45 @@ func (h *hunt) fillUp() bool {
 		return false
 	}
 	width := int(lacking) + 1
-	f := slices.Grow(h.least[:0], width)[:width]
-	choice := slices.Grow(h.chosen[:0], width*len(h.groups))[:width*len(h.groups)]
-	h.least, h.chosen = f, choice
-	for u := range f {
-		f[u] = never()
+	h.least = slices.Grow(h.least[:0], width)[:width]
+	h.chosen = slices.Grow(h.chosen[:0], width*len(h.groups))[:width*len(h.groups)]
+	for u := range h.least {
+		h.least[u] = never()
 	}
-	f[0] = toll{}
+	h.least[0] = toll{}
 	for i := len(h.groups) - 1; i >= 0; i-- { // of equals, the lowest IDs are to go
-		row := choice[i*width : (i+1)*width]
-		for u := range row {
-			row[u] = -1
-		}
-		for u := width - 1; u > 0; u-- {
-			for b := h.offers[i].from; b < h.offers[i].to; b++ {
-				o := &h.bundles[b]
-				rest := &f[max(0, u-int(o.gain))]
-				if rest.jobs == never().jobs {
-					continue
-				}
-				t := o.toll.plus(rest)
-				if c := t.compare(&f[u]); c < 0 || c == 0 && row[u] < 0 {
-					f[u], row[u] = t, b
-				}
-			}
-		}
+		h.pour(h.bundles[h.offers[i].from:h.offers[i].to], h.offers[i].from, h.chosen[i*width:(i+1)*width])
 	}
-	t := f[lacking]
+	t := h.least[lacking]
 	if t.jobs == never().jobs || h.found && h.best.toll.compare(&t) < 0 {
 		return true
 	}
-	ok := h.pickUp(choice, width)
+	ok := h.pickUp(h.chosen, width)
 	if ok {
 		h.record(t)
 	}
 	h.putDown()
 	return ok
+}
+
+// pour adds one cluster's bundles, the first of which has an index, to what covers so
+// many units at the least toll, and writes which one is part of it.
+func (h *hunt) pour(list []bundle, first int32, row []int32) {
+	for u := range row {
+		row[u] = -1
+	}
+	for u := len(row) - 1; u > 0; u-- {
+		for b := range list {
+			rest := &h.least[max(0, u-int(list[b].gain))]
+			if rest.jobs == never().jobs {
+				continue
+			}
+			t := list[b].toll.plus(rest)
+			if c := t.compare(&h.least[u]); c < 0 || c == 0 && row[u] < 0 {
+				h.least[u], row[u] = t, first+int32(b)
+			}
+		}
+	}
 }
 
 func (a *toll) plus(b *toll) toll {

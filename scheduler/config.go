@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"math"
@@ -47,6 +48,18 @@ const (
 // DefaultTerm is Config.Term where that is 0.
 const DefaultTerm = 15 * time.Minute
 
+// The defaults under Config.Floor.
+const (
+	DefaultQuantum  = 150 * time.Second // DefaultQuantum is Config.Quantum where that is 0.
+	floorTerm       = 5 * time.Minute
+	floorRound      = time.Minute
+	floorHysteresis = 700_000
+	floorBand       = 30 * time.Minute
+)
+
+// maxFloor is the greatest Floor, an index of ten.
+const maxFloor = 10_000_000
+
 // NoTerm, as Config.Term, means that terms never end.
 const NoTerm time.Duration = -1
 
@@ -60,6 +73,10 @@ type Config struct {
 	Round         time.Duration               `json:"round,omitempty"`         // Round is the grid of times at which ended terms are decided, so that one pass sees many; 0 means Term, 1 means at once.
 	Horizon       time.Duration               `json:"horizon,omitempty"`       // Horizon is how far LTGF looks ahead, see fairness.Config; 0 means Term.
 	Inside        Inside                      `json:"inside,omitempty"`        // Inside is the order of one tenant's jobs under LTGF; zero is Shortest.
+	Floor         int                         `json:"floor,omitempty"`         // Floor makes LTGF displace holders only for jobs that otherwise could not expect this index, service over deserved, in millionths; terms are then held over until that is so. 0 means that holders compete with everybody when their terms are over.
+	Quantum       time.Duration               `json:"quantum,omitempty"`       // Quantum is how long jobs without a walltime are expected to run on, under Floor; 0 means DefaultQuantum.
+	Hysteresis    int                         `json:"hysteresis,omitempty"`    // Hysteresis is by what a holder's expected index is multiplied, in millionths, before a job that waits may be below it and displace it, under Floor; 0 means 700000.
+	Band          time.Duration               `json:"band,omitempty"`          // Band is how much less than the most, as time times its quota, a tenant may be owed for its jobs to be compared with those of the tenant that is owed most, under Floor; 0 means half an hour.
 	Basis         fairness.Basis              `json:"basis,omitempty"`         // Basis is what tenants are entitled to under LTGF; zero is max-min.
 	Limits        []time.Duration             `json:"limits,omitempty"`        // Limits are those of the LAS queues, see order.LAS; nil means its default.
 	Backfill      gang.Backfill               `json:"backfill,omitempty"`      // Backfill says which jobs may pass a blocked one; zero is EASY.
@@ -104,11 +121,38 @@ func (c Config) Validate() error {
 	if c.Loss < 0 || c.Loss > 1_000_000 {
 		bad("Loss", strconv.Itoa(c.Loss), "want 0 to 1000000")
 	}
+	errs = append(errs, c.validateFloor())
 	if c.Retain < 0 {
 		bad("Retain", strconv.Itoa(c.Retain), "must not be negative")
 	}
 	if c.Tree == nil {
 		bad("Tree", "nil", "required")
+	}
+	return errors.Join(errs...)
+}
+
+// validateFloor reports the faults of what goes with a floor.
+func (c *Config) validateFloor() error {
+	var errs []error
+	bad := func(field, value, reason string) {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", field, value, reason))
+	}
+	switch {
+	case c.Floor < 0 || c.Floor > maxFloor:
+		bad("Floor", strconv.Itoa(c.Floor), "want 0 to "+strconv.Itoa(maxFloor))
+	case c.Floor > 0 && (c.Rule != LTGF || c.Inside != Shortest || c.Term == NoTerm):
+		bad("Floor", strconv.Itoa(c.Floor), "want LTGF, no order inside, and a term")
+	}
+	if c.Hysteresis < 0 || c.Hysteresis > millionth {
+		bad("Hysteresis", strconv.Itoa(c.Hysteresis), "want 0 to "+strconv.Itoa(millionth))
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"Quantum", c.Quantum}, {"Band", c.Band}} {
+		if d.value < 0 || d.value > lockstep.MaxWalltime {
+			bad(d.field, d.value.String(), "want 0 to "+lockstep.MaxWalltime.String())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -132,6 +176,13 @@ func (c *Config) validateWeights() error {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Floor > 0 {
+		c.Term = cmp.Or(c.Term, floorTerm)
+		c.Round = cmp.Or(c.Round, floorRound)
+		c.Quantum = cmp.Or(c.Quantum, DefaultQuantum)
+		c.Hysteresis = cmp.Or(c.Hysteresis, floorHysteresis)
+		c.Band = cmp.Or(c.Band, floorBand)
+	}
 	if c.Term == 0 {
 		c.Term = DefaultTerm
 		if c.Rule == FIFO || c.Rule == Static {
@@ -213,6 +264,14 @@ func (s *Scheduler) newFair(devices int) (Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.cfg.Floor > 0 {
+		f, err := newFloored(&s.cfg, l, devices)
+		if err == nil {
+			f.free = func() int { return s.placer.free }
+			f.keeps = func(id lockstep.JobID) bool { _, ok := s.placer.held[id]; return ok }
+		}
+		return f, err
+	}
 	switch s.cfg.Inside {
 	case MostOwed, First:
 		f := newFair(l)
@@ -258,6 +317,9 @@ func (s *Scheduler) gangConfig() gang.Config {
 	if s.quota != nil {
 		c.Quota = s.quota
 		o.tenants = s.policy.(*within)
+	}
+	if f, ok := s.policy.(*floored); ok {
+		c.Orderer = &ranked{orderer: o, floored: f}
 	}
 	return c
 }

@@ -44,6 +44,7 @@ func (s *Scheduler) let(a *lockstep.Action) error {
 			_, err = s.leases.Extend(a.Time, a.Job)
 		}
 	case lockstep.ActionEvict, lockstep.ActionMove:
+		s.overNoMore(a.Job)
 		if held && l.State != lease.Yielding && a.Eviction != nil {
 			_, err = s.leases.Yield(a.Time, a.Job, a.Time.Add(max(a.Eviction.Grace+a.Eviction.Cost.Save, 1)), a.Reason)
 		}

@@ -263,8 +263,16 @@ func (s *Scheduler) unlease(now time.Time, id lockstep.JobID) error {
 	if !held {
 		return nil
 	}
+	s.overNoMore(id)
 	_, err := s.leases.Release(now, id, l.Token)
 	return err
+}
+
+// overNoMore takes id from the jobs that are held over.
+func (s *Scheduler) overNoMore(id lockstep.JobID) {
+	if i, found := slices.BinarySearch(s.over, id); found {
+		s.over = slices.Delete(s.over, i, i+1)
+	}
 }
 
 // term returns how long a job may hold devices before it competes for them.

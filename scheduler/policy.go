@@ -215,6 +215,14 @@ func (o *orderer) Outcome(id lockstep.JobID, outcome lockstep.Outcome) {
 	o.Policy.Outcome(id, outcome)
 }
 
+// ranked is an orderer that also says who is to be stopped first.
+type ranked struct {
+	*orderer
+	floored *floored
+}
+
+func (r *ranked) Ahead(a, b lockstep.JobID) bool { return r.floored.Ahead(a, b) }
+
 // mostGPUs returns the devices that g takes with as many members as it may have.
 func mostGPUs(g *lockstep.Gang) lockstep.MilliGPU {
 	var sum lockstep.MilliGPU

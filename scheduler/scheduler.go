@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -33,6 +34,7 @@ type Scheduler struct {
 	moves []lifecycle.Event
 	steps []lifecycle.Step
 	due   []lease.Lease
+	over  []lockstep.JobID // held over, by ID
 }
 
 // Apply takes note of what the host observed at e.Time. It decides nothing: call
@@ -90,12 +92,18 @@ func (s *Scheduler) Step(now time.Time) ([]lockstep.Action, error) {
 			err = carry
 		}
 	}
+	if s.cfg.Floor > 0 {
+		actions = slices.DeleteFunc(actions, s.held)
+	}
 	s.record(Entry{Step: now})
 	return actions, err
 }
 
 // boundary puts the holders whose term is over up for decision.
 func (s *Scheduler) boundary(now time.Time) error {
+	if s.cfg.Floor > 0 {
+		return s.holdOver(now)
+	}
 	if s.leases == nil || !s.onGrid(now) {
 		return nil
 	}
@@ -113,9 +121,50 @@ func (s *Scheduler) boundary(now time.Time) error {
 	return nil
 }
 
+// holdOver lets holders whose term is over keep what they have, and puts all that
+// do so up for decision while somebody presses.
+func (s *Scheduler) holdOver(now time.Time) error {
+	s.due = s.leases.AppendDue(s.due[:0], now)
+	for i := range s.due {
+		id := s.due[i].Job
+		if _, err := s.leases.HoldOver(now, id); err != nil {
+			return err
+		}
+		at, _ := slices.BinarySearch(s.over, id)
+		s.over = slices.Insert(s.over, at, id)
+	}
+	f, ok := s.policy.(*floored)
+	if !ok || len(s.over) == 0 || !f.presses(now) {
+		return nil
+	}
+	for _, id := range s.over {
+		if st, ok := s.gangs.State(id); !ok || st.Phase != gang.Running {
+			continue
+		}
+		if err := s.gangs.Due(now, id, 0); err != nil {
+			return err
+		}
+		if err := s.policy.Due(now, id); err != nil {
+			return err
+		}
+		s.placer.rivals++
+	}
+	return nil
+}
+
+// held reports whether an action says that a job which is held over stays so, of
+// which the host need not know.
+func (s *Scheduler) held(a lockstep.Action) bool {
+	_, over := slices.BinarySearch(s.over, a.Job)
+	return over && a.Kind == lockstep.ActionExtend
+}
+
 // carry tells lifecycle, leases and policy what was decided. The action goes on
 // to the host with a plan that no longer names the state it was made from.
 func (s *Scheduler) carry(a *lockstep.Action) error {
+	if s.cfg.Floor > 0 && s.held(*a) {
+		return nil
+	}
 	if err := s.live(s.translate(a)); err != nil {
 		return err
 	}
@@ -145,7 +194,10 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	}
 	if s.leases != nil {
 		t, some := s.leases.NextWake(now)
-		earlier(s.grid(t, some))
+		if s.cfg.Floor == 0 {
+			t, some = s.grid(t, some)
+		}
+		earlier(t, some)
 	}
 	if s.again > 0 {
 		earlier(s.lives.NextWake(now))

@@ -17,6 +17,7 @@ type program struct {
 	clock       harness.Clock
 	calibration *harness.Calibration
 	events      int // of drift
+	traces      string
 }
 
 // The number of events of drift.
@@ -25,7 +26,7 @@ const (
 	quickEvents   = 100_000
 )
 
-var parts = []string{"drift", "cost"}
+var parts = []string{"quality", "drift", "cost"}
 
 func main() {
 	runtime.GOMAXPROCS(1) // collecting garbage is part of what is measured
@@ -38,7 +39,7 @@ func main() {
 			continue
 		}
 		p.Printf("\n## %s\n", part)
-		run := map[string]func() error{"drift": p.drift, "cost": p.cost}[part]
+		run := map[string]func() error{"quality": p.quality, "drift": p.drift, "cost": p.cost}[part]
 		if err := run(); err != nil {
 			fmt.Fprintln(os.Stderr, "fairness:", err)
 			os.Exit(1)
@@ -53,6 +54,7 @@ func parse(args []string) (p *program, only string, code int) {
 	var err error
 	p.Bench, err = harness.New("fairness", args, os.Stdout, func(f *flag.FlagSet) {
 		f.IntVar(&p.events, "events", 0, fmt.Sprintf("how many `events` drift is measured over; 0 means %d, or %d with -quick", defaultEvents, quickEvents))
+		f.StringVar(&p.traces, "traces", "../../shared/traces", "`folder` with the public traces; what is missing is left out")
 		f.StringVar(&only, "only", "", "which `parts` to run, separated by commas, of "+strings.Join(parts, ", ")+"; empty means all")
 	})
 	if err != nil {
