@@ -35,7 +35,8 @@ func (s *State) build(v *view) {
 	}
 	s.flush(v)
 	v.cursor, s.seen = s.end, s.end
-	v.totals, v.memo, v.lack = totals{}, memo{}, lack{}
+	clear(v.totals)
+	v.memo, v.lack = memo{}, lack{}
 }
 
 // sync brings v up to date: O(changes since it last was), or a new build where

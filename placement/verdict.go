@@ -10,7 +10,6 @@ import (
 type totals struct {
 	counted bool
 	epoch   uint64
-	level   int
 	all     int32 // units on every node, wishes and health apart
 	at      int32 // the domain that has those
 	wished  int32 // on the nodes that the constraints allow
@@ -215,11 +214,14 @@ func (s *State) lacking(v *view, level int, d int32, members int64) lack {
 
 // total counts what the best domain of a level would have if it were empty.
 func (s *State) total(v *view, level int) totals {
-	t := &v.totals
-	if t.counted && t.epoch == s.epoch && t.level == level {
+	if len(v.totals) != s.tree.Levels() {
+		v.totals = make([]totals, s.tree.Levels())
+	}
+	t := &v.totals[level]
+	if t.counted && t.epoch == s.epoch {
 		return *t
 	}
-	*t = totals{counted: true, epoch: s.epoch, level: level}
+	*t = totals{counted: true, epoch: s.epoch}
 	for d := range s.tree.Domains(level) {
 		first, end := s.tree.Range(level, int32(d))
 		all, wished, open := s.emptyUnits(v, level, first, end)

@@ -55,7 +55,7 @@ type view struct {
 	dear     []int64                               // by model: see market.pressure
 	lines    []uint16                              // by model: its row in market.mix
 	profiles []int8                                // by layout: the profile's index, or -1
-	totals   totals
+	totals   []totals                              // by level
 	memo     memo
 	lack     lack
 

@@ -41,7 +41,8 @@ type program struct {
 	*harness.Bench
 	meter   *meter
 	release order
-	fill    int // percent of the nodes held
+	fill    int    // percent of the nodes held
+	list    []line // what the table of targets will say
 }
 
 func (p *program) run() error {
@@ -49,8 +50,16 @@ func (p *program) run() error {
 	p.Input("gangs", "1, 2, 4, 8, 16, 32, 64 whole nodes, evenly at random; up to 16 require one rack, above one block")
 	p.Input("load", fmt.Sprintf("%d%% of the nodes held, %s gang released first, measured after %dx turnover", p.fill, p.release, turnover))
 	p.Result("clock-overhead", float64(p.meter.clock.Overhead()), "ns")
-	if err := p.churnSizes(); err != nil {
-		return err
+	for _, scenario := range []func() error{p.churnSizes, p.sharesSizes, p.victimsSizes} {
+		if err := scenario(); err != nil {
+			return err
+		}
 	}
-	return p.peers()
+	p.lines(p.list)
+	for _, scenario := range []func() error{p.defragment, p.peers, p.reclaim} {
+		if err := scenario(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

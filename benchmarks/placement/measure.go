@@ -13,8 +13,10 @@ type meter struct {
 	clock       harness.Clock
 	calibration *harness.Calibration
 	samples     []int64
-	tail        []int64 // all samples of all rounds, for the overall percentiles
-	dropped     int     // of them, those that were interrupted
+	tail        []int64   // all samples of all rounds, for the overall percentiles
+	judged      []float64 // the same as the reference core would have shown them
+	dropped     int       // of them, those that were interrupted
+	keep        bool      // none is dropped
 }
 
 // glance is how often, in nanoseconds, a round looks whether it was interrupted.
@@ -27,7 +29,7 @@ func newMeter() *meter {
 
 // figures are what a measurement found. Times are in nanoseconds; those that end
 // in Ref are as the reference core would have shown them. Percentiles are medians
-// over the rounds, except all99, all999 and worst, which are over all of them.
+// over the rounds, except all99, all99Ref, all999 and worst, which are over all of them.
 // They leave out the decisions around which another process had the core: on a
 // busy machine those are more than one in a hundred, and as long as its turn.
 type figures struct {
@@ -36,6 +38,7 @@ type figures struct {
 	p50, p50Ref       float64
 	p99, p99Ref       float64
 	all99, all999     float64
+	all99Ref          float64
 	worst             float64
 	wall, cpu, cpuRef float64 // a step, all of it
 	allocs            float64 // a step
@@ -50,6 +53,7 @@ func (m *meter) measure(rounds, perRound int, step func() (int64, error)) (figur
 	var slowness, p50, p50Ref, p99, p99Ref, wall, cpu, cpuRef []float64
 	m.samples = slices.Grow(m.samples[:0], perRound)
 	m.tail = slices.Grow(m.tail[:0], rounds*perRound)
+	m.judged = slices.Grow(m.judged[:0], rounds*perRound)
 	m.dropped = 0
 	var allocs uint64
 	var before, after runtime.MemStats
@@ -70,6 +74,9 @@ func (m *meter) measure(rounds, perRound int, step func() (int64, error)) (figur
 		allocs += after.Mallocs - before.Mallocs
 		slow = (slow + m.calibration.Slowness()) / 2
 		m.tail = append(m.tail, m.samples...)
+		for _, took := range m.samples {
+			m.judged = append(m.judged, float64(took)/slow)
+		}
 		slices.Sort(m.samples)
 		if len(m.samples) == 0 {
 			continue
@@ -81,11 +88,13 @@ func (m *meter) measure(rounds, perRound int, step func() (int64, error)) (figur
 		wall, cpu, cpuRef = append(wall, elapsed), append(cpu, used), append(cpuRef, used/slow)
 	}
 	slices.Sort(m.tail)
+	slices.Sort(m.judged)
 	return figures{
 		count: rounds * perRound, dropped: m.dropped, slowness: harness.Median(slowness),
 		p50: harness.Median(p50), p50Ref: harness.Median(p50Ref),
 		p99: harness.Median(p99), p99Ref: harness.Median(p99Ref),
-		all99: float64(harness.Percentile(m.tail, 99)), all999: float64(harness.Percentile(m.tail, 99.9)), worst: float64(harness.Percentile(m.tail, 100)),
+		all99Ref: harness.Percentile(m.judged, 99),
+		all99:    float64(harness.Percentile(m.tail, 99)), all999: float64(harness.Percentile(m.tail, 99.9)), worst: float64(harness.Percentile(m.tail, 100)),
 		wall: harness.Median(wall), cpu: harness.Median(cpu), cpuRef: harness.Median(cpuRef),
 		allocs: float64(allocs) / float64(rounds*perRound),
 	}, nil
@@ -102,7 +111,7 @@ func (m *meter) round(n int, step func() (int64, error)) error {
 		}
 		m.samples = append(m.samples, took)
 		if now := m.clock.Nanos(); now-looked > glance || i == n-1 {
-			if count := harness.Interruptions(); count != seen {
+			if count := harness.Interruptions(); count != seen && !m.keep {
 				m.dropped += len(m.samples) - kept
 				m.samples, seen = m.samples[:kept], count
 			}
@@ -128,6 +137,36 @@ func (m *meter) perRound(step func() (int64, error)) (int, error) {
 	}
 	n := int64(2*harness.Nominal) * probe / max(best, 1)
 	return int(min(max(n, 20), 20_000)), nil
+}
+
+// long measures rounds of a few steps, a quarter of them under -quick, that take as long as a round of others, and time themselves by
+// spent: on a busy machine most of them are interrupted, and none is left out.
+// Their 99th percentiles are over all rounds.
+func (m *meter) long(b *harness.Bench, perRound int, step func() (int64, error)) (figures, error) {
+	m.keep = true
+	defer func() { m.keep = false }()
+	if b.Quick {
+		perRound = max(1, perRound/4)
+	}
+	f, err := m.measure(b.Rounds(), perRound, step)
+	f.p99, f.p99Ref = f.all99, f.all99Ref
+	return f, err
+}
+
+// spent reads the processor time of this process, or the clock where the system does
+// not tell, in nanoseconds.
+func (m *meter) spent() int64 {
+	if cpu, ok := harness.CPUTime(); ok {
+		return int64(cpu)
+	}
+	return m.clock.Nanos()
+}
+
+// mallocs returns how many allocations there were so far.
+func mallocs() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Mallocs
 }
 
 // run chooses the size of rounds and measures.
