@@ -32,6 +32,9 @@ func (s *Scheduler) submit(e lockstep.Event) error {
 	if err := s.gangs.Submit(e.Time, e.Gang); err != nil {
 		return err
 	}
+	if err := s.room.Arrived(e.Gang); err != nil { // the mix of what is asked for is learned from it
+		return err
+	}
 	s.jobs[id] = &job{gang: e.Gang, since: s.now}
 	s.loosen(e.Gang)
 	return s.live(s.lives.ForEvent(s.moves[:0], &e))

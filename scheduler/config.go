@@ -221,7 +221,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	usage := s.room.Usage()
-	s.placer = &placer{State: s.room, held: make(map[lockstep.JobID]int), free: usage.Free}
+	s.placer = &placer{State: s.room, held: make(map[lockstep.JobID]int), parts: make(map[lockstep.JobID]bool), free: usage.Free}
 	if s.policy, err = s.newPolicy(usage.Devices); err != nil {
 		return nil, err
 	}

@@ -99,11 +99,28 @@ func (s *Scheduler) follow(st *lifecycle.Step) error {
 	return nil
 }
 
-// loosen counts a job that wants no device.
+// loosen counts a job that may fit where no device is free.
 func (s *Scheduler) loosen(g *lockstep.Gang) {
-	if mostGPUs(g) == 0 {
+	if loose(g) {
 		s.placer.loose++
 	}
+}
+
+// loose says whether g may fit where no device is free: it wants none, or a part of one.
+func loose(g *lockstep.Gang) bool { return mostGPUs(g) == 0 || parted(g) }
+
+// parted says whether a member of g wants a part of a device.
+func parted(g *lockstep.Gang) bool {
+	for i := range g.Roles {
+		if partial(&g.Roles[i].Demand) {
+			return true
+		}
+	}
+	return false
+}
+
+func partial(d *lockstep.Demand) bool {
+	return d.GPUs != 0 && (d.Profile != "" || d.DeviceShare() != lockstep.WholeGPU)
 }
 
 // revive lets the deadlines of lifecycle pass, such as those of backoffs, so that
@@ -197,7 +214,7 @@ func (s *Scheduler) leave(now time.Time, j *job) error {
 	if err := s.policy.Finish(now, id); err != nil {
 		return err
 	}
-	if mostGPUs(j.gang) == 0 {
+	if loose(j.gang) {
 		s.placer.loose--
 	}
 	if !j.retry {
@@ -307,12 +324,14 @@ func (s *Scheduler) onGrid(now time.Time) bool {
 // end when nothing is left to give.
 type placer struct {
 	*placement.State
-	held   map[lockstep.JobID]int
-	free   int             // devices of open nodes that nobody holds
-	closed bool            // some node is not open
-	rivals int             // holders whose term is over and that this pass has not decided
-	loose  int             // jobs that want no device and so may fit where none is free
-	marks  []lockstep.Mark // open what-ifs
+	held   map[lockstep.JobID]int  // whole devices, of every job that holds room
+	parts  map[lockstep.JobID]bool // the jobs of those that hold parts of devices
+	free   int                     // devices of open nodes that nobody holds any part of
+	shared int                     // devices of open nodes that jobs hold parts of
+	closed bool                    // some node is not open
+	rivals int                     // holders whose term is over and that this pass has not decided
+	loose  int                     // jobs that may fit where none is free: they want none, or a part of one
+	marks  []lockstep.Mark         // open what-ifs
 }
 
 func (p *placer) Apply(plan *lockstep.Plan) error {
@@ -320,9 +339,8 @@ func (p *placer) Apply(plan *lockstep.Plan) error {
 		return err
 	}
 	if len(p.marks) == 0 {
-		n := devices(plan)
-		p.held[plan.Job] = n
-		p.change(-n)
+		p.take(plan)
+		p.change(-p.held[plan.Job], plan.Job)
 	}
 	return nil
 }
@@ -332,16 +350,25 @@ func (p *placer) Release(id lockstep.JobID) error {
 		return err
 	}
 	if len(p.marks) == 0 {
-		p.change(p.held[id])
+		p.change(p.held[id], id)
 		delete(p.held, id)
+		delete(p.parts, id)
 	}
 	return nil
 }
 
-// change counts devices that became free, or were taken.
-func (p *placer) change(n int) {
-	if p.closed {
-		p.count() // some of them may sit on a node that is closed
+// take notes what a plan that was applied holds.
+func (p *placer) take(plan *lockstep.Plan) {
+	p.held[plan.Job] = devices(plan)
+	if parted(plan.Gang) {
+		p.parts[plan.Job] = true
+	}
+}
+
+// change counts devices that became free, or were taken, by job.
+func (p *placer) change(n int, job lockstep.JobID) {
+	if p.closed || p.parts[job] {
+		p.count() // some of them may sit on a node that is closed, or have others on them
 		return
 	}
 	p.free += n
@@ -350,7 +377,7 @@ func (p *placer) change(n int) {
 // count counts afresh. O(nodes).
 func (p *placer) count() {
 	usage := p.Usage()
-	p.free, p.closed = usage.Free, usage.Open != usage.Nodes
+	p.free, p.shared, p.closed = usage.Free, usage.Shared, usage.Open != usage.Nodes
 }
 
 func (p *placer) Mark() lockstep.Mark {
@@ -366,19 +393,24 @@ func (p *placer) Rollback(m lockstep.Mark) error {
 	return p.State.Rollback(m)
 }
 
+// heldGPUs returns the devices that jobs hold, those with parts wholly.
 func (p *placer) heldGPUs() lockstep.MilliGPU {
-	var sum int64
+	sum := int64(p.shared)
 	for _, n := range p.held { // a sum, so order cannot matter
 		sum += int64(n)
 	}
 	return lockstep.WholeGPU.Mul(sum)
 }
 
-// devices returns how many devices a plan names.
+// devices returns how many devices a plan takes wholly, with those of its spares.
 func devices(p *lockstep.Plan) int {
 	n := 0
-	for i := range p.Members {
-		n += p.Members[i].Devices.Len()
+	for _, list := range [...][]lockstep.Member{p.Members, p.Spares} {
+		for i := range list {
+			if !partial(&p.Gang.Roles[list[i].Role].Demand) {
+				n += list[i].Devices.Len()
+			}
+		}
 	}
 	return n
 }

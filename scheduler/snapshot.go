@@ -172,7 +172,7 @@ func Restore(cfg Config, r io.Reader) (*Scheduler, error) {
 		if j.Retry {
 			s.again++
 		}
-		if !j.Gone && mostGPUs(j.Gang) == 0 {
+		if !j.Gone && loose(j.Gang) {
 			s.placer.loose++
 		}
 	}
@@ -197,7 +197,7 @@ func (s *Scheduler) restoreParts(img *image) (err error) {
 	var p lockstep.Plan
 	for _, id := range s.room.Jobs() {
 		s.room.Plan(id, &p)
-		s.placer.held[id] = devices(&p)
+		s.placer.take(&p)
 	}
 	if err := s.restorePolicy(img); err != nil {
 		return err
