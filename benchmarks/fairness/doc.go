@@ -2,6 +2,20 @@
 //
 //	go -C benchmarks run ./fairness -check
 //
+// # Quality
+//
+// Public traces are replayed under every rule of our scheduler and under other
+// schedulers' orders, rebuilt from their formulas as policies of ours, so that
+// placement, backfill, leases and overhead are the same for all: dominant resource
+// fairness, KAI's decayed share, Kueue's half-life, Themis' finish-time ratio. Gangs are
+// members of one device each, which may spread over nodes, as in ASTRAEA's simulator,
+// whose own run (package sim/astraea; nothing is charged there) stands beside. A job's
+// rho is its work over what it deserved by ASTRAEA's rule, and a tenant's its service
+// over what it deserved, over the whole run; see index.go. "ltgf-floor" rows are
+// scheduler.Config.Floor: i and ii know nothing of durations, iii knows them. For these
+// 30 shuffles of the durations and, for iii, 20 sets of wrong durations (a factor with a
+// logarithm of standard deviation 1) follow.
+//
 // # Drift
 //
 // Three tenants of weights 1, 2 and 4 run jobs that start, change size and end at

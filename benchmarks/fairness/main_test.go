@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/fairness"
+	"github.com/lockstep-gpu/lockstep/sim/trace"
 )
 
 func TestTheLedgerDoesNotDrift(t *testing.T) {
@@ -58,4 +60,35 @@ func TestCrowdsKeepGoing(t *testing.T) {
 	}
 	_, err := newCrowd(1, fairness.Memory{HalfLife: -1})
 	require.Error(t, err)
+}
+
+// A tenant with a quota of 4 has two jobs of 4 devices: they deserve 2 each while both
+// are there, and the one that is left 4.
+func TestDeservedByHand(t *testing.T) {
+	x := deserve([]span{
+		{tenant: "a", gpus: 4, submit: 0, end: 100 * time.Second, service: 400, useful: 400},
+		{tenant: "a", gpus: 4, submit: 0, end: 150 * time.Second, service: 200, useful: 200},
+	}, map[lockstep.TenantID]float64{"a": 4})
+	require.Equal(t, []float64{200. / 400, 400. / 200}, x.jobs)
+	require.Equal(t, []float64{600. / 600}, x.tenants)
+	require.Equal(t, 0.5, at(x.jobs, 0))
+	require.Equal(t, 1, below(x.jobs, 1))
+	require.Zero(t, at(nil, 0.5))
+}
+
+// Every rule ends a small made-up load, under one clock.
+func TestRulesPlay(t *testing.T) {
+	tr, err := trace.Synthetic(trace.SyntheticConfig{Seed: 1, Span: 2 * time.Hour, GPUs: 16, Tenants: 3})
+	require.NoError(t, err)
+	in := &input{nodes: 2, term: 10 * time.Minute}
+	weights := map[lockstep.TenantID]int64{}
+	for i := range tr.Jobs {
+		weights[tr.Jobs[i].Tenant] = 1
+	}
+	for _, r := range rules(in.term) {
+		o, err := play(in, tr, weights, r)
+		require.NoError(t, err, r.name)
+		require.Equal(t, len(tr.Jobs), o.finished, r.name)
+		require.Len(t, o.indexes.jobs, o.finished, r.name)
+	}
 }
