@@ -43,8 +43,30 @@
 // foremost job; one that has none lets nobody of its tenant pass. Who of the
 // holders goes, and who may pass a blocked job, gang says.
 //
+// With Config.Floor, LTGF looks at each job's expected index: its service over what it
+// deserves (an equal part of its tenant's quota, or what it wants), if it ran on for a
+// quantum, or for what its walltime leaves. Jobs that wait and expect less than the
+// floor go first, the least first, and only they displace: holders whose first term is
+// over and that expect more, also when that is cut by the hysteresis, the widest first.
+// What is free goes to the others by what their tenants are owed, within a band, and of
+// those the job that expects least. A job's index at its end is at least what it expected
+// at its start if it runs for the quantum, so little is gained by displacing sooner.
+//
 // A pass ends early where no device is free and no holder competes. Then nothing
 // could be granted, and nobody has a reservation until something is free.
+//
+// # Lag
+//
+// Without a floor, and where the job of the tenant that is owed most finds room once
+// terms have ended, no tenant's lag exceeds n·C·(Horizon + 3·(Term + Round + Save)) + W,
+// for n tenants on C devices and W the device-time that was wanted and not held. Within
+// T = Term + Round + Save of a grant, its holder is decided anew or has left. So whoever
+// holds devices while p waits was granted them when it was owed, over the horizon, no
+// less than p, up to C·Horizon; since then its lag fell by C·T at most, p's rose by C·T at
+// most, and a wide gang may wait one more round of terms. Hence while a lag exceeds
+// K = C·(Horizon + 3·T) all who hold anything are owed something; then the sum of all
+// positive lags cannot grow, but by waste; and before it was n·K at the most. A property
+// test of package sim holds runs to it; there the greatest lag is about 0.4 K.
 //
 // # Errors
 //

@@ -94,6 +94,8 @@ func TestRestartContinuesBitForBit(t *testing.T) {
 		{Rule: scheduler.SRTF, Round: time.Minute},
 		{Rule: scheduler.LAS, StartAtOnce: true},
 		{Rule: scheduler.Static},
+		{Floor: 600_000},
+		{Floor: 900_000, Quantum: 10 * time.Minute, Term: time.Minute, Band: time.Hour, Round: time.Second},
 	}
 	restarts := 0
 	for i, cfg := range cases {

@@ -58,7 +58,7 @@ func (s *Scheduler) Replay(e Entry) ([]lockstep.Action, error) {
 // format and version are what a snapshot's header says.
 const (
 	format  = "lockstep/scheduler"
-	version = 1
+	version = 2
 )
 
 // image is what a snapshot holds: the state of each part, by itself, and what
@@ -78,6 +78,8 @@ type image struct {
 	Room    []byte              `json:"room"`
 	Gangs   []byte              `json:"gangs"`
 	Policy  []byte              `json:"policy,omitempty"`
+	Over    []lockstep.JobID    `json:"over,omitempty"`    // held over, by ID
+	Rations *rationsImage       `json:"rations,omitempty"` // under a floor
 	Leases  []byte              `json:"leases,omitempty"`
 	Lives   []byte              `json:"lives"`
 }
@@ -127,6 +129,9 @@ func (s *Scheduler) image() (*image, error) {
 	}
 	if f, ok := s.policy.(*fair); ok {
 		img.Wait, img.Due = slices.Sorted(maps.Keys(f.awaiting)), slices.Sorted(maps.Keys(f.due))
+	}
+	if f, ok := s.policy.(*floored); ok {
+		img.Over, img.Rations = s.over, f.rations.image()
 	}
 	var err error
 	save := func(part any) []byte {
@@ -297,6 +302,18 @@ func (s *Scheduler) restorePolicy(img *image) error {
 			if err := p.Due(lockstep.FromNanos(s.now), id); err != nil {
 				return inconsistent(id, err.Error())
 			}
+		}
+	case *floored:
+		if err := p.restore(s.ledgerConfig(0), img.Policy); err != nil {
+			return err
+		}
+		r, err := img.Rations.restore(s.jobs, millis(lockstep.FromNanos(s.now)))
+		if err != nil {
+			return err
+		}
+		p.rations, s.over = r, img.Over
+		if !slices.IsSorted(s.over) {
+			return fault(lockstep.ErrInvalid, "restore", "snapshot", "", "jobs held over are out of order")
 		}
 	case *within:
 		return p.restore(s.ledgerConfig(0), img.Policy)

@@ -266,6 +266,9 @@ func TestPartsAgreeInAStorm(t *testing.T) {
 			Rule: scheduler.Rules()[seed%5], Inside: []scheduler.Inside{scheduler.Shortest, scheduler.First, scheduler.MostOwed}[seed%3],
 			Tree: cluster(t, 4), Term: 10 * time.Minute, Round: time.Minute, Retain: 8, MaxAttempts: []int{0, 0, 0, 2}[seed%4],
 		}
+		if seed%3 == 0 && seed%2 == 1 {
+			cfg.Rule, cfg.Floor = scheduler.LTGF, 200_000*(1+seed%7)
+		}
 		w := newStorm(t, uint64(seed), cfg)
 		var saved []byte
 		var from uint64
