@@ -39,7 +39,7 @@ const (
 // order. Whatever it is, Statement has the whole as well. The zero Memory is for
 // ever. At most one of Buckets and HalfLife is set.
 type Memory struct {
-	Bucket  time.Duration `json:"bucket,omitempty"`  // Bucket is the length of the parts that a sliding window moves by, which begin at its multiples since 1970; 0 means no window.
+	Bucket  time.Duration `json:"bucket,omitempty"`  // Bucket is the length of the parts that a sliding window moves by, which begin at its multiples since 1970, at least a millisecond; 0 means no window.
 	Buckets int           `json:"buckets,omitempty"` // Buckets is how many whole ones count, beside the one that runs: at least 1 with a window, at most 10000.
 
 	// HalfLife is the time after which something counts half; 0 means that nothing
@@ -63,7 +63,10 @@ type Config struct {
 	Log           func(Event)       `json:"-"`                       // Log is called with each event once it is applied, to be stored; nil means not. It must not block or call back.
 }
 
-const maxBuckets = 10_000
+const (
+	maxBuckets  = 10_000
+	leastBucket = time.Millisecond // so that numbers of buckets are far from the ends of int64
+)
 
 // Validate reports every fault of c, joined.
 func (c Config) Validate() error {
@@ -97,21 +100,29 @@ func (c Config) Validate() error {
 	duration("Horizon", c.Horizon)
 	duration("Quantum", c.Quantum)
 	duration("CreditCap", c.CreditCap)
-	duration("Memory.Bucket", c.Memory.Bucket)
-	duration("Memory.HalfLife", c.Memory.HalfLife)
 	if c.DefaultWeight < 0 || c.DefaultWeight > MaxWeight {
 		bad("DefaultWeight", strconv.FormatInt(c.DefaultWeight, 10), "want 0 to 2^32")
 	}
-	switch n := c.Memory.Buckets; {
-	case (n != 0) != (c.Memory.Bucket != 0), n < 0, n > maxBuckets:
-		bad("Memory.Buckets", strconv.Itoa(n), "want 1 to "+strconv.Itoa(maxBuckets)+" with a Bucket, and 0 without")
-	case c.Memory.HalfLife != 0 && n != 0:
-		bad("Memory.HalfLife", c.Memory.HalfLife.String(), "is not for a window")
-	}
-	if (c.Memory.HalfLife != 0 || c.Memory.Bucket != 0) && c.CreditCap != 0 {
+	c.Memory.check(duration, bad)
+	if c.Memory != (Memory{}) && c.CreditCap != 0 {
 		bad("CreditCap", c.CreditCap.String(), "is not for a window or a half-life") // what it paid for is forgotten, and it would pay again
 	}
 	return errors.Join(errs...)
+}
+
+// check names what is wrong with m.
+func (m *Memory) check(duration func(string, time.Duration), bad func(field, value, reason string)) {
+	duration("Memory.Bucket", m.Bucket)
+	if m.Bucket > 0 && m.Bucket < leastBucket {
+		bad("Memory.Bucket", m.Bucket.String(), "want 0, or at least "+leastBucket.String())
+	}
+	duration("Memory.HalfLife", m.HalfLife)
+	switch n := m.Buckets; {
+	case (n != 0) != (m.Bucket != 0), n < 0, n > maxBuckets:
+		bad("Memory.Buckets", strconv.Itoa(n), "want 1 to "+strconv.Itoa(maxBuckets)+" with a Bucket, and 0 without")
+	case m.HalfLife != 0 && n != 0:
+		bad("Memory.HalfLife", m.HalfLife.String(), "is not for a window")
+	}
 }
 
 // withDefaults returns c with its zero fields filled in.

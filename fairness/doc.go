@@ -21,8 +21,8 @@
 // is one that left and joins again, but for the credit that Config.CreditCap lets
 // one save up while it is idle.
 //
-// What orders tenants is their claim: the lag that counts by Config.Memory (all of
-// it, a sliding window, or with a half-life), with credit, and with the overhead of
+// What orders tenants is their claim: the lag that counts by [Memory] (all of it, a
+// sliding window, or with a half-life), with credit, and with the overhead of
 // checkpoints that [Payer] has others pay. Accounts are in one unit; where devices
 // differ, [Prices] makes it, and what was held in devices is kept beside it.
 //
@@ -32,7 +32,7 @@
 // [Ledger.ErrorBound]. They are compared in whole MilliGPU-nanoseconds, so that
 // equal claims stay equal however weights are scaled, until events × weights
 // exceed 2^44. Reading changes nothing; how an interval is cut does not matter, to
-// the bit, nor for a window or a half-life (in gaps below 140 half-lives).
+// the bit, nor for a window, credit or a half-life (in gaps below 140 half-lives).
 //
 // # Usage
 //
@@ -71,17 +71,19 @@
 //
 // An event is O(log tenants + log jobs of the tenant), and allocates only for what
 // it adds. Statement is O(log tenants), Begin O(tenants with jobs to propose + due
-// jobs), Next O(log tenants) and, after a change, O(log jobs); none allocates, but
-// for orders that rank a tenant's jobs anew in each pass. A window adds O(tenants) at
-// each bucket and 48 bytes a bucket and tenant; a half-life twice the cost and memory,
+// jobs), Next O(log tenants) and, after a change, O(log jobs); none allocates, but for
+// Statement with a half-life. [Ledger.AppendReclaim] is O(jobs log jobs). A window adds
+// O(tenants) at each bucket and 48 bytes a bucket and tenant; CreditCap O(tenants) where
+// the capacity, a weight or who joined changes; a half-life twice the cost and memory,
 // and O(tenants + jobs) every ten. There is no NextWake.
 //
 // # Limits
 //
-// The ledger refuses no grant. What a job asks for
-// is owed while it waits, though it could never be placed or is withdrawn in the
-// end: set the Demand of one that cannot run to 0. ASTRAEA caps a job's
-// entitlement by its gang at every instant; here only Index does, over the job's
-// whole time. Worst is exact at the tenant's own events only. With a half-life, times
+// The ledger refuses no grant. What a job asks for is owed while it waits, though it
+// could never be placed: set the Demand of one that cannot run to 0. ASTRAEA caps a
+// job's entitlement by its gang at every instant; here only Index does, over the job's
+// whole time. Worst is exact at the tenant's own events only. What Memory forgets it
+// forgives: in each window, or 1.44 half-lives, a tenant may get up to a term of its
+// widest job beyond its part, so let that be little of them. With a half-life, times
 // count in steps of 2^-48 of it, and at most a unit in 2^52 is lost every ten.
 package fairness

@@ -76,7 +76,7 @@ func newScript(t *testing.T, data []byte) *script {
 	case 1, 2:
 		s.cfg.CreditCap = of(s, time.Minute, time.Hour, lockstep.MaxWalltime)
 	case 3, 4:
-		s.cfg.Memory = Memory{Bucket: of(s, 10*time.Minute, 7, time.Hour), Buckets: of(s, 1, 2, 24)}
+		s.cfg.Memory = Memory{Bucket: of(s, 10*time.Minute, 7*time.Millisecond, time.Hour), Buckets: of(s, 1, 2, 24)}
 	case 5, 6, 7:
 		s.cfg.Memory = Memory{HalfLife: of(s, 20*time.Minute, 1, 13, time.Hour, lockstep.MaxWalltime)}
 	}
@@ -301,8 +301,11 @@ func (s *script) check() {
 			want float64
 			have lockstep.GPUTime
 		}{
-			{"service", held, got.RecentService}, {"entitlement", owed, got.RecentEntitlement},
-			{"credit", p.credit, got.Credit}, {"adjust", s.total(p.adjust, s.now), got.Adjust}, {"claim", claim, got.Claim()},
+			{"service", held, got.RecentService},
+			{"entitlement", owed, got.RecentEntitlement},
+			{"credit", p.credit, got.Credit},
+			{"adjust", s.total(p.adjust, s.now), got.Adjust},
+			{"claim", claim, got.Claim()},
 		} {
 			require.InDelta(s.t, pair.want, int128.Int(pair.have).Float64(), s.slack(), "%+v: %s of %s after %d events", s.cfg, pair.what, id, s.events)
 		}

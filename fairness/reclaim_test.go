@@ -121,3 +121,26 @@ func TestReclaimByHand(t *testing.T) {
 	require.NotContains(t, got, lockstep.JobID("f"), "it would want it back")
 	require.Less(t, len(got), 6, "the greedy one keeps what it may have")
 }
+
+// TestReclaimDoesNotDependOnPasses: what was proposed before has no part in it, and
+// with a half-life neither has how far an earlier pass looked.
+func TestReclaimDoesNotDependOnPasses(t *testing.T) {
+	found := 0
+	both(t, 300, func(t *testing.T, seed int, cfg Config, src *source) {
+		l := start(t, cfg)
+		log := record(t, l, src, 120)
+		fresh := start(t, cfg)
+		play(t, fresh, log)
+		drain(l, src.now.Add(time.Second), always(lockstep.Granted))
+		now := src.now.Add(time.Hour)
+		for _, id := range suits(l, EventStart) {
+			want, err := fresh.AppendReclaim(nil, now, id, 64000)
+			require.NoError(t, err)
+			got, err := l.AppendReclaim(nil, now, id, 64000)
+			require.NoError(t, err)
+			require.Equal(t, want, got, "seed %d", seed)
+			found += len(got)
+		}
+	})
+	require.Positive(t, found)
+}

@@ -298,3 +298,43 @@ func TestAPassGoesOnAcrossEpochs(t *testing.T) {
 	require.Positive(t, crossed)
 	t.Log(crossed, "epochs")
 }
+
+// TestTheEndsOfTime runs memories from the first nanosecond that there is to the last.
+func TestTheEndsOfTime(t *testing.T) {
+	for _, memory := range []Memory{
+		{HalfLife: 1},
+		{HalfLife: time.Hour},
+		{HalfLife: lockstep.MaxWalltime},
+		{Bucket: leastBucket, Buckets: 3},
+		{Bucket: time.Hour, Buckets: maxBuckets},
+		{Bucket: lockstep.MaxWalltime, Buckets: 2},
+	} {
+		cfg := Config{Capacity: maxRate, Memory: memory, Horizon: lockstep.MaxWalltime}
+		l := start(t, cfg)
+		first, last := lockstep.FromNanos(math.MinInt64), lockstep.FromNanos(math.MaxInt64)
+		require.NoError(t, l.Join(first, "a", MaxWeight))
+		require.NoError(t, l.Join(first, "b", 1))
+		require.NoError(t, l.Submit(first, "ja", "a", maxRate/2))
+		require.NoError(t, l.Submit(first, "jb", "b", maxRate/2))
+		require.NoError(t, l.Start(first, "ja", maxRate/2))
+		for _, at := range []time.Time{lockstep.FromNanos(-1), time.Unix(0, 0), lockstep.FromNanos(1), epoch, last} {
+			for range 2 { // looking ahead, and there
+				s, err := l.Statement(at, "a")
+				require.NoError(t, err)
+				r, err := l.Statement(at, "b")
+				require.NoError(t, err)
+				require.Positive(t, s.RecentService.Sign(), "%+v %s", memory, at)
+				require.Zero(t, r.RecentService.Sign())
+				require.Equal(t, s.RecentEntitlement, s.RecentService, "%+v: it has what it asks for", memory)
+				require.Equal(t, []lockstep.JobID{"jb"}, drain(l, at, always(lockstep.Granted)))
+				_, err = l.AppendReclaim(nil, at, "jb", 1)
+				require.NoError(t, err)
+				require.NoError(t, l.SetCapacity(at, maxRate))
+			}
+			data := saved(t, l)
+			l = restore(t, cfg, data)
+			same(t, data, saved(t, l))
+		}
+		require.ErrorIs(t, l.SetCapacity(epoch, 1), lockstep.ErrPast)
+	}
+}

@@ -47,8 +47,15 @@ func TestUnderAFloorOnlyTheUrgentDisplace(t *testing.T) {
 
 func TestFloorsThatCannotBeAreRefused(t *testing.T) {
 	for i, cfg := range []scheduler.Config{
-		{Floor: -1}, {Floor: 10_000_001}, {Floor: 1, Rule: scheduler.FIFO}, {Floor: 1, Inside: scheduler.First}, {Floor: 1, Term: scheduler.NoTerm},
-		{Hysteresis: -1}, {Hysteresis: 1_000_001}, {Quantum: -1}, {Band: -1},
+		{Floor: -1},
+		{Floor: 10_000_001},
+		{Floor: 1, Rule: scheduler.FIFO},
+		{Floor: 1, Inside: scheduler.First},
+		{Floor: 1, Term: scheduler.NoTerm},
+		{Hysteresis: -1},
+		{Hysteresis: 1_000_001},
+		{Quantum: -1},
+		{Band: -1},
 	} {
 		cfg.Tree = cluster(t, 1)
 		_, err := scheduler.New(cfg)
