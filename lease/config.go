@@ -14,7 +14,7 @@ import (
 type Config struct {
 	Term    time.Duration `json:"term,omitempty"`    // Term is how long a lease lasts until its boundary; 0 means 30 minutes.
 	First   time.Duration `json:"first,omitempty"`   // First is how long a job's first term is, where its terms are longer: it is looked at again soon, and then ever later; 0 means as long as the others.
-	Growth  int           `json:"growth,omitempty"`  // Growth is how many times as long as the one before each term is, in thousandths, until it is as long as the job's terms are to be; at least 1000, 0 means 2000. It matters with First only.
+	Growth  int           `json:"growth,omitempty"`  // Growth is how many times as long as the one before each term is, in thousandths, until it is as long as the job's terms are to be; at least 1000, which is no growth; 0 means 2000. It matters with First only.
 	Jitter  int           `json:"jitter,omitempty"`  // Jitter spreads boundaries: a first term is longer by a part of itself that depends on the job's ID, up to this many millionths, at most 1000000; 0 means none.
 	Ahead   time.Duration `json:"ahead,omitempty"`   // Ahead is how long before its boundary a holder becomes due, at most its term; 0 means at the boundary.
 	Silence time.Duration `json:"silence,omitempty"` // Silence is how long a holder may go without Renew before it is overdue; 0 means for ever.
@@ -93,7 +93,8 @@ func (c *Config) first(term time.Duration) time.Duration {
 	return min(c.First, term)
 }
 
-// grow returns the length of the term after one of length term.
+// grow returns the length of the term after one of length term, rounded up, so that
+// a Growth above 1000 always makes it longer.
 func (c *Config) grow(term, longest int64) int64 {
 	if term >= longest {
 		return longest
@@ -102,7 +103,10 @@ func (c *Config) grow(term, longest int64) int64 {
 	if hi >= thousand {
 		return longest
 	}
-	next, _ := bits.Div64(hi, lo, thousand)
+	next, rem := bits.Div64(hi, lo, thousand)
+	if rem != 0 {
+		next++
+	}
 	return int64(min(next, uint64(longest)))
 }
 

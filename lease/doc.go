@@ -37,6 +37,7 @@
 //	t, err := lease.New(lease.Config{})
 //	l, err := t.Grant(now, "job-1", 8*lockstep.WholeGPU, 0)
 //	// ... at t.NextWake:
+//	charges, err := t.AppendSettled(nil, now) // where there are loans
 //	for _, l := range t.AppendDue(nil, now) {
 //		l, err = t.Extend(now, l.Job) // or Yield, or Shrink
 //	}

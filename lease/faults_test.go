@@ -55,6 +55,32 @@ func TestRestoreRefusesTheImpossible(t *testing.T) {
 	})
 }
 
+// TestRestoreRefusesImpossibleLoans forges snapshots of a table with loans.
+func TestRestoreRefusesImpossibleLoans(t *testing.T) {
+	image := save(t, recalled(t))
+	snapshottest.RefusesForgeries(t, format, version, []byte(image), restored, [][2]string{
+		{`"id":"night"`, `"id":"day"`},
+		{`"id":"night"`, `"id":"a b"`},
+		{`"lender":"inference"`, `"lender":"a b"`},
+		{`"notice":60000000000`, `"notice":-1`},
+		{`"amount":"4","deadline"`, `"amount":"0","deadline"`},
+		{`"amount":"4","deadline"`, `"amount":"40","deadline"`},
+		{`"amount":"4","deadline"`, `"amount":"3","deadline":1}, {"amount":"1","deadline"`},
+		{`"id":"night","lender":"inference","amount":"16"`, `"id":"night","lender":"inference","amount":"17"`},
+		{`"id":"night","lender":"inference","amount":"16"`, `"id":"night","lender":"inference","amount":"15"`},
+		{`"id":"night","lender":"inference","amount":"16"`, `"id":"night","lender":"inference","amount":"-1"`},
+		{`,"since":1767225720000000000}]`, `,"since":9223372036854775807}]`},
+		{`,"since":1767225720000000000}]`, `,"since":1767225720000000001}]`},
+		{`"state":"heldover"`, `"state":"heldover","told":1`},
+		{`"loan":"night"`, `"loan":"day"`},
+		{`"resumed":9223372036854775807`, `"resumed":1`},
+		{`"growth":1500`, `"growth":1`},
+		{`"jitter":1000`, `"jitter":-1`},
+		{`"first":60000000000`, `"first":-1`},
+		{`"longest":3600000000000`, `"longest":1`},
+	})
+}
+
 // broken is a store that fails.
 type broken struct{ err error }
 

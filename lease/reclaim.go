@@ -11,7 +11,7 @@ import (
 type Server struct {
 	Node    lockstep.NodeID  `json:"node"`              // Node is which.
 	Jobs    []lockstep.JobID `json:"jobs,omitempty"`    // Jobs are those with members on it that cannot go on without them.
-	Elastic []lockstep.JobID `json:"elastic,omitempty"` // Elastic are those that can: without their members here they keep at least their least size.
+	Elastic []lockstep.JobID `json:"elastic,omitempty"` // Elastic are those that can: without their members here they keep at least their least size, whichever of the other servers they lose too.
 }
 
 // Reclaimed is a server that is to be emptied, and what that costs.

@@ -147,7 +147,9 @@ func (t *Table) Valid(job lockstep.JobID, token Token) bool {
 // AppendDue appends the leases that are Held and whose boundary is at most
 // Config.Ahead away at now, and those on a loan that is short of what is recalled,
 // by the time since when and then by job, and returns dst. A lease is named again
-// until an outcome is recorded, or the loan is no longer short.
+// until an outcome is recorded, or the loan is no longer short; of those on such a
+// loan whose own term is not over, none can be extended, and those that are not told
+// to give back just stay.
 func (t *Table) AppendDue(dst []Lease, now time.Time) []Lease {
 	ns := clampNanos(now)
 	t.due.Ascend(func(e *entry) bool {
@@ -178,19 +180,19 @@ func (t *Table) AppendOverdue(dst []Lease, now time.Time) []Lease {
 // NextWake returns the earliest time at which AppendDue, AppendOverdue or
 // AppendSettled will name a lease, or now if they name one already. O(loans).
 func (t *Table) NextWake(now time.Time) (time.Time, bool) {
-	at := int64(never)
+	at, found := int64(never), false
 	if e, ok := t.due.Min(); ok {
-		at = e.dueAt
+		at, found = e.dueAt, true
 	}
 	if e, ok := t.ends.Min(); ok {
-		at = min(at, instant.Add(e.endAt, 1))
+		at, found = min(at, e.endAt+1), true
 	}
 	for _, l := range t.loans { // the least is the same in any order
 		if len(l.calls) > 0 {
-			at = min(at, l.calls[0].deadline)
+			at, found = min(at, l.calls[0].deadline), true
 		}
 	}
-	if at == never {
+	if !found {
 		return time.Time{}, false
 	}
 	if wake := lockstep.FromNanos(at); wake.After(now) {

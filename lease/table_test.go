@@ -275,6 +275,17 @@ func TestExtremeTimes(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, table.AppendDue(nil, time.Time{}))
 	require.NotPanics(t, func() { table.NextWake(time.Time{}) })
+	wake, ok := table.NextWake(last)
+	require.True(t, ok)
+	require.Equal(t, last, wake)
+
+	table = newTable(t, Config{Term: lockstep.MaxWalltime}) // a boundary at the last time there is is one
+	grant(t, table, last.Add(-1), "a", 1, 0)
+	require.Empty(t, table.AppendDue(nil, last.Add(-1)))
+	wake, ok = table.NextWake(last.Add(-1))
+	require.True(t, ok)
+	require.Equal(t, last, wake)
+	require.Equal(t, "a", names(table.AppendDue(nil, wake)))
 }
 
 // model is a plain reference: a slice, scanned.
@@ -487,6 +498,28 @@ func TestRenewAndExtendAllocateNothing(t *testing.T) {
 	}))
 }
 
+// recalled is a table with a loan that is short, and leases on it in every state.
+func recalled(t testing.TB) *Table {
+	table := newTable(t, Config{Term: time.Hour, First: time.Minute, Growth: 1500, Jitter: 1000, Ahead: time.Second, Silence: 3 * time.Hour})
+	lend(t, table, t0, "night", 16_000, time.Minute)
+	for _, job := range []lockstep.JobID{"a", "b", "c", "d"} {
+		_, err := table.Borrow(t0, job, "night", 4000, 0, 0)
+		require.NoError(t, err)
+	}
+	now := at(2 * time.Minute)
+	_, err := table.HoldOver(now, "b")
+	require.NoError(t, err)
+	_, err = table.Shrink(now, "c", 1000, now.Add(time.Minute), "served")
+	require.NoError(t, err)
+	_, err = table.Yield(now, "d", now.Add(2*time.Minute), "served")
+	require.NoError(t, err)
+	_, err = table.Recall(now, "night", 9000, now.Add(3*time.Minute))
+	require.NoError(t, err)
+	_, err = table.Recall(now, "night", 4000, now.Add(time.Minute))
+	require.NoError(t, err)
+	return table
+}
+
 func FuzzRestore(f *testing.F) {
 	table := newTable(f, Config{Ahead: time.Second, Silence: time.Minute})
 	grant(f, table, t0, "a", 4000, 0)
@@ -494,6 +527,7 @@ func FuzzRestore(f *testing.F) {
 	_, _ = table.Yield(t0, "a", at(time.Minute), "x")
 	_, _ = table.Shrink(t0, "b", 2000, at(time.Minute), "x")
 	f.Add(snapshottest.Body(f, []byte(save(f, table))))
+	f.Add(snapshottest.Body(f, []byte(save(f, recalled(f)))))
 	f.Add([]byte(`{"config":{},"now":0,"last":0,"leases":[]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		image := string(snapshottest.Frame(t, format, version, body)) // so that the fuzzer gets past the checksum
@@ -504,13 +538,29 @@ func FuzzRestore(f *testing.F) {
 		}
 		require.Equal(t, image, save(t, table))
 		now := lockstep.FromNanos(max(table.now, 0))
-		for _, l := range table.AppendDue(nil, now) {
-			_, err := table.Extend(now, l.Job)
-			require.NoError(t, err)
+		for i, l := range table.AppendDue(nil, now) {
+			own := l.State == HeldOver || !l.Boundary.Add(-min(table.cfg.Ahead, l.Term)).After(now)
+			if i%2 == 0 {
+				_, err = table.Extend(now, l.Job)
+			} else {
+				_, err = table.HoldOver(now, l.Job)
+			}
+			require.Equal(t, own, err == nil, "%+v", l)
 		}
 		for _, l := range table.AppendOverdue(nil, now) {
 			_, err := table.Revoke(now, l.Job, "x")
 			require.NoError(t, err)
+		}
+		for _, l := range table.AppendLoans(nil) {
+			require.Equal(t, l.Recalled > 0, !l.Deadline.IsZero())
+			_, _ = table.Recall(now, l.ID, l.Amount-l.Recalled, now.Add(l.Notice))
+		}
+		_, err = Restore(strings.NewReader(save(t, table)))
+		require.NoError(t, err)
+		_, err = table.AppendSettled(nil, lockstep.FromNanos(never))
+		require.NoError(t, err)
+		for _, l := range table.AppendLoans(nil) {
+			require.Zero(t, l.Recalled)
 		}
 		table.NextWake(now)
 	})

@@ -35,7 +35,8 @@ func TestTermsGrowToTheLongest(t *testing.T) {
 
 func TestGrowthAndJitterStayInRange(t *testing.T) {
 	c := Config{First: 1, Growth: 1001}.withDefaults()
-	require.Equal(t, int64(1), c.grow(1, 5), "rounded down, which for so short a term is no growth")
+	require.Equal(t, int64(2), c.grow(1, 5), "rounded up, so that the shortest term grows too")
+	require.Equal(t, int64(1), (&Config{Growth: 1000}).grow(1, 5))
 	require.Equal(t, int64(math.MaxInt64), c.grow(math.MaxInt64-1, math.MaxInt64))
 	require.Equal(t, int64(5), c.grow(7, 5))
 	c = Config{Growth: 1_000_000}.withDefaults()
