@@ -91,3 +91,46 @@ func ExampleRestore() {
 	// 3 <nil>
 	// true 4 240
 }
+
+func ExampleLedger_AppendReclaim() {
+	l, err := fairness.New(fairness.Config{
+		Capacity: 8 * lockstep.WholeGPU,
+		Memory:   fairness.Memory{HalfLife: 24 * time.Hour}, // what was long ago matters little
+		Payer:    fairness.PayReclaimer,
+	})
+	if err != nil {
+		panic(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	check(l.Join(now, "vision", 1))
+	check(l.Join(now, "speech", 1))
+	for _, job := range []lockstep.JobID{"v1", "v2"} {
+		check(l.Submit(now, job, "vision", 4*lockstep.WholeGPU))
+		check(l.Start(now, job, 4*lockstep.WholeGPU))
+	}
+
+	now = now.Add(time.Hour)
+	check(l.Submit(now, "s1", "speech", 4*lockstep.WholeGPU))
+	victims, err := l.AppendReclaim(nil, now, "s1", 4*lockstep.WholeGPU)
+	check(err)
+	fmt.Println(victims)
+	for _, job := range victims {
+		check(l.Stop(now, job))
+		check(l.Overhead(now, job, lockstep.GPUTimeOf(4*lockstep.WholeGPU, 30*time.Second), "speech"))
+	}
+	check(l.Start(now, "s1", 4*lockstep.WholeGPU))
+	victims, err = l.AppendReclaim(nil, now, "v2", 4*lockstep.WholeGPU)
+	fmt.Println(victims, err) // nobody takes back
+	s, err := l.Statement(now, "speech")
+	claim := s.Claim()
+	fmt.Printf("%.0f %v\n", claim.GPUSeconds(), err)
+	// Output:
+	// [v2]
+	// [] <nil>
+	// -120 <nil>
+}
