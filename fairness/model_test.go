@@ -457,7 +457,7 @@ func lists(full int) int {
 // for bit where the reference rounds alike, and within ErrorBound of real numbers.
 func TestLedgerAgreesWithReference(t *testing.T) {
 	accepted := 0
-	for seed := range lists(10_000) {
+	for seed := range lists(6_000) {
 		basis := bases[seed%3]
 		src := newSource(uint64(seed))
 		l, err := New(Config{Basis: basis, Capacity: 8000})
