@@ -85,9 +85,9 @@ func rules(term time.Duration) []rule {
 // The floors that the targets are about. Their constants were found by search, on the
 // sample and on six shuffles of its durations; the shuffles that are printed are others.
 var (
-	floorFew   = scheduler.Config{Floor: 332_000, Quantum: 195 * time.Second, Term: 4 * time.Minute, Band: 20 * time.Minute, Horizon: 20 * time.Minute, Hysteresis: 500_000, Round: 2 * time.Minute}
-	floorMore  = scheduler.Config{Floor: 618_000, Quantum: 195 * time.Second, Term: 6 * time.Minute, Band: 20 * time.Minute, Horizon: 20 * time.Minute, Hysteresis: 500_000, Round: 2 * time.Minute}
-	floorKnown = scheduler.Config{Floor: 540_000, Band: time.Hour, Horizon: 20 * time.Minute}
+	floorFew   = scheduler.Config{Floor: 440_000, Quantum: 135 * time.Second, Term: 10 * time.Minute, Band: 15 * time.Minute, Horizon: 5 * time.Minute, Hysteresis: 150_000, Round: 2 * time.Minute}
+	floorMore  = scheduler.Config{Floor: 600_000, Quantum: 150 * time.Second, Term: 8 * time.Minute, Band: 15 * time.Minute, Horizon: 10 * time.Minute, Hysteresis: 400_000}
+	floorKnown = scheduler.Config{Floor: 1_000_000, Band: 2 * time.Hour, Horizon: 10 * time.Minute}
 )
 
 // outcome is a row of the table.
