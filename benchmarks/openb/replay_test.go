@@ -143,7 +143,7 @@ func TestLibraryDecidesAsThePlainRule(t *testing.T) {
 
 func TestLibraryDecidesAsThePlainRuleOnTheTrace(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes seconds")
+		t.Skip("five lists in several orders take seconds: left out of short tests")
 	}
 	tr, l := readDefault(t)
 	requireEqualDecisions(t, tr, l, l.arrivals(1001, tr.capacity, 130), "default")

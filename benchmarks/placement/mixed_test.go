@@ -110,7 +110,7 @@ func TestCopiesHoldWhatTheOriginalDoes(t *testing.T) {
 
 func TestReclaimTakesAllOfTheNodes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("measures for a second or two")
+		t.Skip("measures for a second or two: left out of short tests")
 	}
 	b, err := harness.New("placement", []string{"-quick"}, new(bytes.Buffer), nil)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 
 func TestScenariosRunOnSmallClusters(t *testing.T) {
 	if testing.Short() {
-		t.Skip("measures for a second or two")
+		t.Skip("measures for a second or two: left out of short tests")
 	}
 	var out bytes.Buffer
 	b, err := harness.New("placement", []string{"-quick"}, &out, nil)

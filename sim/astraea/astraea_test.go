@@ -115,7 +115,7 @@ func TestEveryLineIsTheArtifacts(t *testing.T) {
 			}
 			if set == "philly3d" {
 				if testing.Short() {
-					t.Skip("half a second")
+					t.Skip("three days of Philly take half a second an order: left out of short tests")
 				}
 				cfg.Shares, cfg.Nodes, cfg.Tick, cfg.Term = phillyShares(t), 24, time.Minute, 15*time.Minute
 				jobs = philly
