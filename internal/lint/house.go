@@ -72,13 +72,13 @@ const (
 // parent without saying so. Rows may stand for packages that do not exist yet.
 func Lockstep() House {
 	root := []string{"."}
-	rootPerf := []string{".", "perfmodel"}
-	rootPerfPipe := []string{".", "perfmodel", "pipeline"}
+	rootPerf := []string{".", "perfmodel", "perfmodel/goodput", "perfmodel/profile"}
+	rootPerfPipe := []string{".", "perfmodel", "perfmodel/goodput", "perfmodel/profile", "pipeline"}
 	readers := []string{".", "topology/internal/source"}
 	// cores below the composition, in floor order; scheduler and sim may import them all.
 	cores := []string{
 		".",
-		"topology", "perfmodel", "pipeline", "lifecycle",
+		"topology", "perfmodel", "perfmodel/goodput", "perfmodel/profile", "pipeline", "lifecycle",
 		"sharing",
 		"fairness", "fairness/quota", "fairness/drf",
 		"lease",
@@ -102,11 +102,13 @@ func Lockstep() House {
 			}},
 
 			// Floor 1.
-			"topology":      {Imports: root},
-			"topology/nvml": {Kind: Driver, Imports: []string{".", "internal/nvml"}},
-			"perfmodel":     {Imports: root},
-			"pipeline":      {Imports: root},
-			"lifecycle":     {Imports: root},
+			"topology":          {Imports: root},
+			"topology/nvml":     {Kind: Driver, Imports: []string{".", "internal/nvml"}},
+			"perfmodel":         {Imports: root},
+			"perfmodel/goodput": {Imports: root},
+			"perfmodel/profile": {Imports: root},
+			"pipeline":          {Imports: root},
+			"lifecycle":         {Imports: root},
 
 			// Readers of what tools print, one package a format, and what they share.
 			"topology/smi":             {Imports: readers},
