@@ -21,6 +21,9 @@ type Device struct {
 	index int
 }
 
+// Index returns the library's number of the device.
+func (d *Device) Index() int { return d.index }
+
 // UUID returns the device's own name: nvmlDeviceGetUUID.
 func (d *Device) UUID() (string, error) { return call(d.lib, "nvmlDeviceGetUUID", d.dev.GetUUID) }
 
@@ -345,6 +348,14 @@ func (d *Device) Rows() (Rows, error) {
 		corrected, uncorrected, pending, failed, ret := d.dev.GetRemappedRows()
 		return Rows{corrected, uncorrected, pending, failed}, ret
 	})
+}
+
+// Recovery returns what the driver asks for, numbered as the library does: 0 for
+// nothing, 1 for a reset, 2 for a reboot, and others. Drivers before 570 do not say:
+// nvmlDeviceGetFieldValues.
+func (d *Device) Recovery() (int, error) {
+	n, err := d.field(gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0)
+	return int(min(n, 1<<30)), err
 }
 
 // Temperature returns the device's, in degrees Celsius: nvmlDeviceGetTemperature.

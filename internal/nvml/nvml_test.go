@@ -273,6 +273,16 @@ func TestEvents(t *testing.T) {
 	require.NoError(t, none.Close())
 }
 
+func TestRecoveryActions(t *testing.T) {
+	if nvmltest.Child(t, nvmltest.Build(t), "sick") {
+		return
+	}
+	lib := open(t)
+	for i := range 4 {
+		require.Equal(t, i, must[int](t)(device(t, lib, i).Recovery()))
+	}
+}
+
 func TestOneLibraryAProcess(t *testing.T) {
 	path := nvmltest.Build(t)
 	if nvmltest.Child(t, path, "pcie4", "LOCKSTEP_BARE="+nvmltest.Build(t, "-DBARE")) {

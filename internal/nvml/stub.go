@@ -46,6 +46,9 @@ func (e *Events) Close() error { return nil }
 // Device is a GPU.
 type Device struct{}
 
+// Index returns 0.
+func (d *Device) Index() int { return 0 }
+
 // UUID returns ErrUnavailable.
 func (d *Device) UUID() (string, error) { return "", errStub() }
 
@@ -96,6 +99,9 @@ func (d *Device) ECC() (ECC, error) { return ECC{}, errStub() }
 
 // Rows returns ErrUnavailable.
 func (d *Device) Rows() (Rows, error) { return Rows{}, errStub() }
+
+// Recovery returns ErrUnavailable.
+func (d *Device) Recovery() (int, error) { return 0, errStub() }
 
 // Temperature returns ErrUnavailable.
 func (d *Device) Temperature() (int, error) { return 0, errStub() }

@@ -393,6 +393,11 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int n, nvmlFieldValue_t *v
 			values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
 			values[i].value.uiVal = 26562;
 		}
+		if (values[i].fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION && is("sick")) {
+			values[i].nvmlReturn = NVML_SUCCESS;
+			values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+			values[i].value.uiVal = d.handle->index;
+		}
 	}
 	return NVML_SUCCESS;
 }
