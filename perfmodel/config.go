@@ -2,7 +2,9 @@ package perfmodel
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
+	"maps"
 	"math"
 	"strings"
 
@@ -68,11 +70,11 @@ func ReadConfig(r io.Reader) (Model, error) {
 	if len(data) > maxConfig {
 		return Model{}, invalid(opConfig, "", "", "longer than 1Mi")
 	}
-	var c config
-	if err := json.Unmarshal(data, &c); err != nil {
-		return Model{}, invalid(opConfig, "", "", err.Error())
+	c, err := parseConfig(data)
+	if err != nil {
+		return Model{}, err
 	}
-	d := decoder{faults: faults{op: opConfig}, c: &c}
+	d := decoder{faults: faults{op: opConfig}, c: c}
 	kind := c.kind()
 	switch kind {
 	case "gpt2":
@@ -92,6 +94,35 @@ func ReadConfig(r io.Reader) (Model, error) {
 		return Model{}, err
 	}
 	return d.m, nil
+}
+
+// parseConfig decodes a config.json. Names count as they are written: those that differ only in
+// case, which package json would take as well, are other fields. Of two equal ones the last counts.
+func parseConfig(data []byte) (*config, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, badJSON(err)
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != ""
+	})
+	data, err := json.Marshal(all)
+	if err != nil {
+		return nil, badJSON(err)
+	}
+	c := new(config)
+	if err := json.Unmarshal(data, c); err != nil {
+		return nil, badJSON(err)
+	}
+	return c, nil
+}
+
+// badJSON says what package json found, with the field if it is one of a wrong type.
+func badJSON(err error) error {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return invalid(opConfig, e.Field, errtext.Quote(e.Value), "want a value of another type")
+	}
+	return invalid(opConfig, "", "", err.Error())
 }
 
 // kind returns the model type, by the name of the architecture where it is not given.
@@ -198,7 +229,7 @@ func (d *decoder) window(kind string) {
 		return
 	}
 	if kind[0] == 'q' { // layers from this one on have the window
-		switch from := d.maybe("max_window_layers", c.WindowLayers, 0); {
+		switch from := d.maybe("max_window_layers", c.WindowLayers, 28); {
 		case from >= d.m.Layers:
 			return
 		case from > 0:

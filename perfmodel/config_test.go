@@ -74,6 +74,9 @@ func TestWindowsOfQwenAreReadWhereAllLayersAgree(t *testing.T) {
 	m, err = ReadConfig(strings.NewReader(strings.Replace(windowed, `"max_window_layers": 28`, `"max_window_layers": 0`, 1)))
 	require.NoError(t, err)
 	require.Equal(t, Mask{Window: 131072}, m.Mask)
+	m, err = ReadConfig(strings.NewReader(strings.Replace(windowed, `, "max_window_layers": 28`, ``, 1)))
+	require.NoError(t, err)
+	require.Equal(t, Mask{}, m.Mask, "28 where it is not given")
 	_, err = ReadConfig(strings.NewReader(strings.Replace(windowed, `"max_window_layers": 28`, `"max_window_layers": 21`, 1)))
 	requireFault(t, err, lockstep.ErrInvalid, "max_window_layers", "21")
 }
@@ -85,13 +88,27 @@ func TestBadConfigsAreNamed(t *testing.T) {
 		field, value string
 	}{
 		{``, lockstep.ErrInvalid, "", ""},
-		{`[]`, lockstep.ErrInvalid, "", ""},
-		{`{"hidden_size": "4096"}`, lockstep.ErrInvalid, "", ""},
+		{`[]`, lockstep.ErrInvalid, "", `"array"`},
+		{`{"hidden_size": "4096"}`, lockstep.ErrInvalid, "hidden_size", `"string"`},
+		{`{"hidden_size": 4096.5}`, lockstep.ErrInvalid, "hidden_size", `"number 4096.5"`},
+		{`{"hidden_size": 1e400}`, lockstep.ErrInvalid, "hidden_size", `"number 1e400"`},
+		{`{"hidden_size": 99999999999999999999999999999999999999999999}`, lockstep.ErrInvalid, "hidden_size", `"number 999999999999999999999999999999999"...`},
+		{`{"hidden_size": {"hidden_size": 4096}}`, lockstep.ErrInvalid, "hidden_size", `"object"`},
+		{`{"model_type": ["llama"]}`, lockstep.ErrInvalid, "model_type", `"array"`},
+		{`{"text_config": ` + configLlama3 + `}`, lockstep.ErrUnknown, "model_type", `""`},
+		{`{"Model_Type": "llama"}`, lockstep.ErrUnknown, "model_type", `""`},
+		{`null`, lockstep.ErrUnknown, "model_type", `""`},
+		{`{"a": ` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, lockstep.ErrInvalid, "", ""},
+		{strings.Replace(configLlama3, `"hidden_size"`, `"HIDDEN_SIZE"`, 1), lockstep.ErrInvalid, "hidden_size", ""},
+		{strings.Replace(configLlama3, `"hidden_size"`, `"hidden_ſize"`, 1), lockstep.ErrInvalid, "hidden_size", ""},
+		{strings.Replace(configLlama3, `"head_dim": null`, `"head_dim": -128`, 1), lockstep.ErrInvalid, "head_dim", "-128"},
+		{strings.Replace(configMixtral, `"num_local_experts": 8`, `"num_local_experts": 0`, 1), lockstep.ErrInvalid, "TopK", "2"},
 		{configLlama3 + "{}", lockstep.ErrInvalid, "", ""},
 		{strings.Repeat(" ", 1<<20+1), lockstep.ErrInvalid, "", ""},
 		{`{}`, lockstep.ErrUnknown, "model_type", `""`},
 		{`{"model_type": "mamba"}`, lockstep.ErrUnknown, "model_type", `"mamba"`},
 		{`{"architectures": ["T5ForConditionalGeneration"]}`, lockstep.ErrUnknown, "model_type", `"t5forconditionalgeneration"`},
+		{strings.Replace(configMistral, `"num_key_value_heads": 8,`, ``, 1), lockstep.ErrInvalid, "num_key_value_heads", ""},
 		{`{"model_type": "llama"}`, lockstep.ErrInvalid, "hidden_size", ""},
 		{`{"model_type": "gpt2", "n_embd": 768}`, lockstep.ErrInvalid, "n_layer", ""},
 		{strings.Replace(configLlama3, "14336", "-7", 1), lockstep.ErrInvalid, "intermediate_size", "-7"},
@@ -107,9 +124,32 @@ func TestBadConfigsAreNamed(t *testing.T) {
 		requireFault(t, err, c.kind, c.field, c.value)
 		require.Zero(t, m)
 	}
+	// Whatever is in a field, the error stays on one line that can be read.
+	_, err := ReadConfig(strings.NewReader(`{"hidden_size": ` + strings.Repeat("9", 1<<19) + `}`))
+	require.Less(t, len(err.Error()), 200)
+	_, err = ReadConfig(strings.NewReader(`{"model_type": "` + strings.Repeat("x", 1<<19) + `"}`))
+	require.Less(t, len(err.Error()), 200)
 	broken := errors.New("broken")
-	_, err := ReadConfig(iotest.ErrReader(broken))
+	_, err = ReadConfig(iotest.ErrReader(broken))
 	require.ErrorIs(t, err, broken)
+}
+
+func TestNamesOfAConfigCountAsTheyAreWritten(t *testing.T) {
+	want, err := ReadConfig(strings.NewReader(configLlama3))
+	require.NoError(t, err)
+	for _, more := range []string{
+		`"HIDDEN_SIZE": 1`, `"Hidden_Size": "wide"`, `"hidden_\u017fize": 2`, `"num_hidden_layerS": 3`, `"x": {"hidden_size": 4}`,
+	} {
+		m, err := ReadConfig(strings.NewReader(configLlama3[:len(configLlama3)-1] + ", " + more + "}"))
+		require.NoError(t, err, more)
+		require.Equal(t, want, m, more)
+	}
+	m, err := ReadConfig(strings.NewReader(configLlama3[:len(configLlama3)-1] + `, "hidden_size": 8192}`))
+	require.NoError(t, err)
+	require.Equal(t, 8192, m.Hidden, "of two equal names the last one counts")
+	m, err = ReadConfig(strings.NewReader(strings.Replace(configGPT2, `"n_head": 12`, `"n_head": 12, "n_inner": 1000`, 1)))
+	require.NoError(t, err)
+	require.Equal(t, 1000, m.FFN)
 }
 
 // FuzzReadConfig reads any text: the answer is a valid model, of which everything else can be asked, or a typed error.

@@ -18,12 +18,12 @@ type Link struct {
 // GroupLevel is one level of a group.
 type GroupLevel struct {
 	Ranks int  `json:"ranks"` // Ranks is how many groups of the level below are joined at this one, at least 1; at the first level, how many ranks.
-	Link  Link `json:"link"`  // Link is what joins them, as one rank sees it.
+	Link  Link `json:"link"`  // Link is what joins them, as one rank sees it; not looked at where Ranks is 1.
 }
 
 // GroupShape is a communication group, by levels from the innermost out: {8, NVLink}
-// and {4, InfiniBand} are 32 ranks on four nodes. Levels with one rank do not matter.
-// The zero GroupShape is a single rank, to which nothing has to be sent.
+// and {4, InfiniBand} are 32 ranks on four nodes. Levels with one rank do not matter and
+// need no link. The zero GroupShape is a single rank, to which nothing has to be sent.
 type GroupShape []GroupLevel
 
 // Collective is what a group does with a message.
@@ -55,15 +55,15 @@ func (g GroupShape) Validate() error {
 	f := faults{op: "perfmodel: group"}
 	total := int64(1)
 	for i, level := range g {
-		if total *= int64(max(level.Ranks, 1)); level.Ranks >= 1 && total <= maxDegree && level.Link.valid() {
+		if total *= int64(max(level.Ranks, 1)); level.Ranks >= 1 && total <= maxDegree && (level.Ranks == 1 || level.Link.valid()) {
 			continue
 		}
 		at := "[" + text(i) + "]."
 		f.within(at+"Ranks", int64(level.Ranks), 1, maxDegree)
-		if level.Link.Latency < 0 {
+		if level.Ranks != 1 && level.Link.Latency < 0 {
 			f.bad(at+"Link.Latency", level.Link.Latency.String(), "want at least 0")
 		}
-		if level.Link.Bandwidth <= 0 {
+		if level.Ranks != 1 && level.Link.Bandwidth <= 0 {
 			f.bad(at+"Link.Bandwidth", level.Link.Bandwidth.String(), "want more than 0")
 		}
 		if total > maxDegree {
@@ -163,6 +163,9 @@ func (g GroupShape) time(c Collective, a Algorithm, size lockstep.Bytes) (time.D
 func (g GroupShape) levels(size float64) float64 {
 	var sum float64
 	for _, level := range g {
+		if level.Ranks < 2 {
+			continue
+		}
 		sum += level.Link.pass(level.Ranks, size)
 		size /= float64(level.Ranks)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,10 @@ func TestWireIsRoundedUpInWholeNumbers(t *testing.T) {
 		}
 		require.Equal(t, lockstep.Bytes(size), PointToPoint.Wire(n, lockstep.Bytes(size)))
 	}
+	require.Equal(t, lockstep.Bytes(math.MaxInt64), AllReduce.Wire(4, 6148914691236517205), "2^63 once it is rounded up")
+	require.Equal(t, lockstep.Bytes(math.MaxInt64), AllReduce.Wire(2, math.MaxInt64))
+	require.Equal(t, lockstep.Bytes(math.MaxInt64), AllReduce.Wire(3, math.MaxInt64))
+	require.Equal(t, lockstep.Bytes(math.MaxInt64)/2+1, AllGather.Wire(2, math.MaxInt64))
 	require.Zero(t, AllReduce.Wire(0, 5)+AllReduce.Wire(-3, 5)+PointToPoint.Wire(1, 5)+AllGather.Wire(4, -5))
 }
 
@@ -138,6 +143,68 @@ func TestBestNamesTheAlgorithm(t *testing.T) {
 	require.Equal(t, 61_187_111*time.Nanosecond, d)
 }
 
+func TestALevelOfOneRankDoesNotMatter(t *testing.T) {
+	two := GroupShape{{8, Link{2 * time.Microsecond, 450e9}}, {4, Link{8 * time.Microsecond, 50e9}}}
+	for at := range 3 {
+		for _, link := range []Link{{}, {-1, -1}, {math.MaxInt64, 1}, {0, math.MaxInt64}} {
+			g := slices.Insert(slices.Clone(two), at, GroupLevel{1, link})
+			require.NoError(t, g.Validate())
+			require.Equal(t, 32, g.Ranks())
+			for c := AllReduce; c <= PointToPoint; c++ {
+				for a := Ring; a <= Hierarchical; a++ {
+					want, does := two.Time(c, a, gb)
+					got, ok := g.Time(c, a, gb)
+					require.Equal(t, does, ok)
+					require.Equal(t, want, got)
+				}
+			}
+		}
+	}
+	a, d, ok := GroupShape{{1, Link{}}, {1, Link{}}}.Best(AllReduce, gb)
+	require.True(t, ok)
+	require.Equal(t, Ring, a)
+	require.Zero(t, d)
+}
+
+// More bytes, slower links and more ranks never take less. More ranks on an inner level may, level by level: each brings a link
+// of its own to the levels outside it.
+func TestMoreToDoNeverTakesLess(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	for range 2000 {
+		g := make(GroupShape, 1+r.IntN(3))
+		for i := range g {
+			g[i] = GroupLevel{1 + r.IntN(16), Link{time.Duration(r.IntN(30000)), lockstep.BytesPerSecond(1e8 + r.Int64N(9e11))}}
+		}
+		size := lockstep.Bytes(r.Int64N(1 << r.IntN(45)))
+		at := r.IntN(len(g))
+		more, slower, later := slices.Clone(g), slices.Clone(g), slices.Clone(g)
+		more[at].Ranks += 1 + r.IntN(9)
+		slower[at].Link.Bandwidth -= slower[at].Link.Bandwidth / 3
+		later[at].Link.Latency += time.Microsecond
+		for c := AllReduce; c <= PointToPoint; c++ {
+			for a := Ring; a <= Hierarchical; a++ {
+				d, ok := g.Time(c, a, size)
+				if !ok {
+					continue
+				}
+				least := func(g GroupShape, size lockstep.Bytes, what string) {
+					longer, does := g.Time(c, a, size)
+					require.True(t, does)
+					require.LessOrEqual(t, d, longer+1, "%v %v %v: %s", g, c, a, what) // a nanosecond for rounding
+				}
+				least(g, size+1+lockstep.Bytes(r.Int64N(1<<20)), "more bytes")
+				least(slower, size, "less bandwidth")
+				least(later, size, "more latency")
+				if a != Hierarchical || at == len(g)-1 {
+					least(more, size, "more ranks")
+				}
+			}
+			require.LessOrEqual(t, c.Wire(g.Ranks(), size), c.Wire(more.Ranks(), size))
+			require.LessOrEqual(t, c.Wire(g.Ranks(), size), c.Wire(g.Ranks(), size+1))
+		}
+	}
+}
+
 func TestBadGroupsAreNamed(t *testing.T) {
 	good := Link{time.Microsecond, 1e9}
 	for _, c := range []struct {
@@ -148,6 +215,8 @@ func TestBadGroupsAreNamed(t *testing.T) {
 		{GroupShape{{2, good}, {-1, good}}, "[1].Ranks", "-1"},
 		{GroupShape{{2, Link{-1, 1}}}, "[0].Link.Latency", "-1ns"},
 		{GroupShape{{2, Link{0, 0}}}, "[0].Link.Bandwidth", "0/s"},
+		{GroupShape{{1, Link{}}, {2, Link{0, -5}}}, "[1].Link.Bandwidth", "-5/s"},
+		{GroupShape{{math.MaxInt32, good}, {math.MaxInt32, good}}, "[0].Ranks", "2147483647"},
 		{GroupShape{{1 << 20, good}, {2, good}}, "[1].Ranks", "2"},
 		{GroupShape{{1 << 20, good}, {1 << 20, good}, {1 << 20, good}, {1 << 20, good}}, "[1].Ranks", "1048576"},
 	} {

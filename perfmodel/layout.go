@@ -142,9 +142,9 @@ func (m Model) check(l Layout, f *faults) {
 type Load struct {
 	Tokens   int64 `json:"tokens"`             // Tokens is how many tokens a micro-batch has, at least 1.
 	Sequence int64 `json:"sequence,omitempty"` // Sequence is the longest sequence whose scores are stored where attention is not a flash kernel, at most Tokens; 0 means Tokens.
-	InFlight int   `json:"inFlight,omitempty"` // InFlight is for how many micro-batches of a model chunk the stage keeps activations at the worst moment, as pipeline counts them; 0 means 1.
-	Chunks   int   `json:"chunks,omitempty"`   // Chunks is into how many model chunks the stage is divided, of which InFlight counts each; 0 means 1.
-	Losses   int   `json:"losses,omitempty"`   // Losses is for how many micro-batches the last stage keeps logits: 1, but all of them with GPipe; 0 means 1.
+	InFlight int   `json:"inFlight,omitempty"` // InFlight is for how many micro-batches of a model chunk the stage keeps activations at the worst moment: pipeline.Line.Peak, or what PeakBytes makes of ones where weights are put off; 0 means 1.
+	Chunks   int   `json:"chunks,omitempty"`   // Chunks is into how many model chunks of equal size the stage is divided, of which InFlight counts each; 0 means 1.
+	Losses   int   `json:"losses,omitempty"`   // Losses is for how many micro-batches the last stage keeps logits: 1, but all of them with GPipe, and those whose weight op is still to come where weights are put off; 0 means 1.
 
 	Context lockstep.Bytes `json:"context,omitempty"` // Context is what the driver and the libraries take of each device.
 	Reserve lockstep.Bytes `json:"reserve,omitempty"` // Reserve is what is to stay free, for workspace and fragmentation.

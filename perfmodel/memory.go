@@ -249,9 +249,9 @@ func (m Model) activations(z *sizer, r *Memory, l Layout, s Stage, u Load) {
 	}
 	k := m.kept(l)
 	layer := z.add(whole(z.mul(n, k.whole)), z.mul(n, k.part))
-	scores := z.mul(n, u.Sequence, k.score)
-	if s.Flash {
-		scores = 0
+	scores := int64(0)
+	if !s.Flash {
+		scores = z.mul(n, u.Sequence, k.score)
 	}
 	keeps, again := z.add(layer, scores), int64(0)
 	switch s.Recompute {

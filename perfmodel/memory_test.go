@@ -248,6 +248,28 @@ func TestChunksDivideWhatIsInFlight(t *testing.T) {
 	require.Equal(t, plain.Activations*11/8, chunks.Activations)
 }
 
+// Each line of the account is in range here, but not the sum that chunks then divide.
+func TestAmountsBeyondTheRangeAreRefusedEvenIfDivided(t *testing.T) {
+	m := Model{Layers: 1, Hidden: 1 << 14, Heads: 1, FFN: 1, Vocab: 1}
+	for _, c := range []struct {
+		u  Load
+		ok bool
+	}{
+		{Load{Tokens: 1 << 44, Chunks: 4}, true},
+		{Load{Tokens: 1 << 45, Chunks: 4}, false},
+		{Load{Tokens: 1 << 44, InFlight: 2, Chunks: 4}, false},
+		{Load{Tokens: 1 << 47, Chunks: 1 << 20}, false},
+	} {
+		r, err := m.Memory(Layout{}, Stage{Layers: 1, Flash: true}, c.u)
+		if c.ok {
+			require.NoError(t, err)
+			require.Equal(t, lockstep.Bytes(c.u.Tokens*(2*8<<14+4)/4), r.Activations)
+			continue
+		}
+		requireFault(t, err, lockstep.ErrInvalid, "Tokens", text(c.u.Tokens))
+	}
+}
+
 func TestKVCacheOfPublishedModels(t *testing.T) {
 	for _, c := range []struct {
 		m    Model

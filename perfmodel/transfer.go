@@ -36,8 +36,10 @@ func (t Transfer) Wire() lockstep.Bytes { return t.Op.Wire(t.Ranks, t.Size).Mul(
 // errors of Memory, and dst as it was.
 //
 //   - Tensor: a layer sums its activations twice forward and twice backward, and twice more
-//     if it is computed again; sequence parallelism gathers and scatters the same bytes. The
-//     embedding sums once forward, the head once backward.
+//     if it is computed again; sequence parallelism gathers and scatters the same bytes.
+//     The embedding sums once forward, the head once backward. That sequence parallelism
+//     gathers the input of a block again in the backward pass, which frameworks hide
+//     behind work, is not counted.
 //   - Pipeline: activations to the next model chunk and gradients to the one before.
 //     ScatterGather and SequenceParallel send 1/TP of them; with the first alone the stage
 //     gathers them again. The two ends sum the gradient of a tied embedding.

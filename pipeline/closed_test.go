@@ -116,6 +116,12 @@ func TestTransfersTakeTheClosedForm(t *testing.T) {
 			}
 		}
 	}
+	for _, p := range []int{2, 4, 8} {
+		for _, m := range []int{16, 32, 64} {
+			_, r := equal(t, Config{Stages: p, Micros: m}, f, b, 0, 500)
+			require.Equal(t, time.Duration(m+p-1)*(f+b)+time.Duration(1000*((p-1)*m/p+p-2)), r.Makespan, "p%d m%d", p, m)
+		}
+	}
 }
 
 func TestInterleavedTakesTheClosedForm(t *testing.T) {
@@ -177,6 +183,24 @@ func TestZeroBubble2HasNoWindowBetweenOps(t *testing.T) {
 					require.True(t, w.Start == 0 || w.End == r.Makespan)
 				}
 				require.Equal(t, 2*(p-1-s)+1, l.Peak(s))
+			}
+		}
+	}
+}
+
+// Between the ops of the first stage; the head and tail that other stages have besides come of the stagger.
+func TestZeroBubble2LosesTwoWeightsLessOnTheFirstStage(t *testing.T) {
+	for p := 1; p <= 6; p++ {
+		for m := 2*p - 1; m <= 4*p; m++ {
+			for cost := range 64 {
+				f, b, w := time.Duration(1+cost&3), time.Duration(1+cost>>2&3), time.Duration(1+cost>>4)
+				if w > min(f, b) {
+					continue
+				}
+				l, r := equal(t, Config{Schedule: ZBH2, Stages: p, Micros: m}, f, b, w, 0)
+				span := r.End(0, len(l.Order(0))-1)
+				require.Zero(t, r.Start(0, 0))
+				require.Equal(t, max(0, time.Duration(p-1)*(f+b-2*w)), span-r.Busy[0], "p%d m%d f%d b%d w%d", p, m, f, b, w)
 			}
 		}
 	}

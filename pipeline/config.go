@@ -13,13 +13,13 @@ type Config struct {
 	Schedule Schedule // the order of ops where Orders is nil; zero is OneFOneB
 	Stages   int      // pipeline stages, at least 1; 0 with Orders means as many as they have rows for
 	Micros   int      // micro-batches of one iteration, of all replicas, at least 1; 0 with Split means their sum
-	Chunks   int      // model chunks a stage, for Interleaved; 0 means 1, and with Orders as many as they name
+	Chunks   int      // model chunks a stage, for Interleaved, which with one is OneFOneB; 0 means 1, and with Orders as many as they name
 	// Orders are the ops of each stage in the order it runs them, in place of a Schedule; New copies them. A stage may be
 	// empty. A chunk of a stage that no op names holds no layers: micro-batches pass it by.
 	Orders [][]Op
 	// Replicas is how many replicas of the pipeline there are; 0 means 1. Stage s of replica r is number r*Stages+s, in
 	// Orders and wherever a stage is asked for. Every op of a stage is in the order of one of its replicas, and all ops
-	// of a micro-batch on that stage are in the same one: a replica may so run micro-batches of another one.
+	// of a micro-batch in one chunk of it are in the same one: a replica may so run micro-batches of another one.
 	Replicas int
 	// Split is how many micro-batches each replica has in a Schedule; those of replica 0 come first. Nil means equal
 	// shares, the first ones one larger where that does not come out.

@@ -39,6 +39,7 @@
 //	GPipe, 1F1B  (m+p-1)(f+b+w)
 //	interleaved  m(f+b+w) + (p-1)(f+b+w)/v
 //	ZB-H1        m(f+b+w) + (p-1)(f+b-w)      for m >= p and w <= f, w <= b; it takes longer otherwise
+//	ZB-H2        m(f+b+w) + (p-1)(f+b-2w)     from first to last op of stage 0, for m >= 2p-1 and w <= f, w <= b
 //
 // A slowed stage: the makespan is convex and piecewise linear in the factor, so that known points and slopes settle others
 // (Eisner and Severance, JACM 1976).
@@ -53,7 +54,7 @@
 // # Concurrency
 //
 // A Line and Costs are read only. A Result is not safe for concurrent use; the caller serializes calls. Slack and
-// AppendSlowed write to its memory as well.
+// AppendSlowed write to its memory as well. A copy of a Result shares that memory, so only one of the two may be used.
 //
 // # Cost
 //

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,8 +215,13 @@ func requireSame(t testing.TB, l *Line, c *Costs, r *Result) {
 // requireWindows checks that ops and windows of a stage make up the iteration.
 func requireWindows(t testing.TB, l *Line, r *Result, s int) {
 	t.Helper()
-	idle, free := time.Duration(0), time.Duration(-1)
+	idle, free, from := time.Duration(0), time.Duration(-1), 0
 	for _, w := range r.AppendWindows(nil, s) {
+		alone := time.Duration(0)
+		for ; from <= w.Next && from < len(l.Order(s)); from++ {
+			alone += onTheWay(l, r, s, from)
+		}
+		require.Equal(t, alone, w.Transfer)
 		require.Less(t, w.Start, w.End)
 		require.Less(t, free, w.Start, "windows never touch")
 		free = w.End
@@ -229,6 +235,24 @@ func requireWindows(t testing.TB, l *Line, r *Result, s int) {
 		}
 	}
 	require.Equal(t, r.Idle(s), idle)
+}
+
+// onTheWay is how long a stage that has nothing else to do waits for what the i-th op needs after it has been made.
+func onTheWay(l *Line, r *Result, s, i int) time.Duration {
+	op, free, stages := l.Order(s)[i], time.Duration(0), l.cfg.Stages
+	if i > 0 {
+		free = r.End(s, i-1)
+	}
+	step := map[Kind]int{Forward: -1, Backward: 1}[op.Kind]
+	v := int(op.Chunk)*stages + s%stages
+	for w := v + step; step != 0 && w >= 0 && w < len(l.next); w += step {
+		for row := w % stages; row < l.Stages(); row += stages {
+			if at, ok := l.Index(row, Op{Kind: op.Kind, Chunk: int32(w / stages), Micro: op.Micro}); ok {
+				return max(0, r.Start(s, i)-max(free, r.End(row, at)))
+			}
+		}
+	}
+	return 0
 }
 
 // requireChain checks that the binding chain is one, from 0 to the makespan.
@@ -261,6 +285,77 @@ func TestSchedulesEqualThePlainEvaluation(t *testing.T) {
 		require.NoError(t, l.Run(&c, &r))
 		requireSame(t, l, &c, &r)
 		require.Equal(t, cfg.Schedule.Splits(), l.Splits())
+	}
+}
+
+// Transfers that take far longer than ops, or ops that take no time, or both.
+func TestLopsidedCostsEqualThePlainEvaluation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 15))
+	var r Result
+	for range 500 {
+		l, err := New(shuffled(rng, 0))
+		require.NoError(t, err)
+		ops, hops := drawn(l, rng, int64(rng.IntN(3))), drawn(l, rng, []int64{0, 1, 1000}[rng.IntN(3)])
+		c := Costs{Forward: ops.Forward, Backward: ops.Backward, Weight: ops.Weight, Send: hops.Send, Return: hops.Return, Across: hops.Across}
+		require.NoError(t, l.Run(&c, &r))
+		requireSame(t, l, &c, &r)
+		factors := []Factor{0, 1, 999, Same, 1001, 1500, MaxFactor}
+		stage := rng.IntN(l.Stages())
+		got, err := r.AppendSlowed(nil, stage, factors...)
+		require.NoError(t, err)
+		for i, x := range factors {
+			require.Equal(t, plainSlowed(t, l, &c, stage, x), got[i])
+		}
+	}
+}
+
+func TestTheLowerStageEndsTheChainWhereTwoEndLast(t *testing.T) {
+	_, r := equal(t, Config{Stages: 2, Micros: 4, Replicas: 3, Split: []int{1, 2, 1}}, 1, 2, 0, 0)
+	chain := r.AppendChain(nil)
+	require.Equal(t, 2, chain[len(chain)-1].Stage)
+	_, r = equal(t, Config{Stages: 2, Micros: 4, Replicas: 2}, 1, 2, 0, 0)
+	chain = r.AppendChain(chain)
+	require.Zero(t, chain[len(chain)-1].Stage)
+	_, r = equal(t, Config{Stages: 2, Micros: 4, Replicas: 2}, 0, 0, 0, 0)
+	require.Equal(t, []Step{{Place: Place{Stage: 0, Index: 3, Op: Op{Kind: Backward, Micro: 1}}}}, r.AppendChain(nil), "the one last op where nothing takes time")
+}
+
+// What is in dst before is left alone, even a window that touches the first new one.
+func TestAppendingLeavesWhatIsThere(t *testing.T) {
+	_, r := equal(t, Config{Stages: 2, Micros: 3}, 1, 2, 0, 0)
+	for s := range 2 {
+		fresh := r.AppendWindows(nil, s)
+		before := Window{Start: fresh[0].Start - 5, End: fresh[0].Start, Next: 77}
+		require.Equal(t, append([]Window{before}, fresh...), r.AppendWindows([]Window{before}, s))
+	}
+	chain := r.AppendChain(nil)
+	require.Equal(t, append([]Step{{Transfer: 9}}, chain...), r.AppendChain([]Step{{Transfer: 9}}))
+}
+
+// One Line serves any number of goroutines, each with its own Result; the race detector sees what they share.
+func TestALineServesManyAtOnce(t *testing.T) {
+	l, err := New(Config{Schedule: ZBH1, Stages: 4, Micros: 9, Replicas: 2})
+	require.NoError(t, err)
+	c := drawn(l, rand.New(rand.NewPCG(6, 16)), 100)
+	ask := func() (all []any) {
+		var r Result
+		for range 3 {
+			err := l.Run(&c, &r)
+			spans, slowed := r.AppendSlowed(nil, 1, 900, 1300, 2000)
+			moved, refused := r.Moved(Move{Stage: 1, Micro: 2, Replica: 1})
+			bytes, beyond := l.PeakBytes(2, nil, nil)
+			all = append(all, err, r.Makespan, spans, slowed, moved, refused, bytes, beyond, r.Slack(3, 3), r.AppendWindows(nil, 5), r.AppendChain(nil))
+		}
+		return all
+	}
+	want, got := ask(), make([][]any, 8)
+	var group sync.WaitGroup
+	for i := range got {
+		group.Go(func() { got[i] = ask() })
+	}
+	group.Wait()
+	for i := range got {
+		require.Equal(t, want, got[i])
 	}
 }
 

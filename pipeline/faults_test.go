@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,10 @@ func TestConfigsThatCanNotBe(t *testing.T) {
 		{"negative replicas", "Replicas", Config{Stages: 1, Micros: 1, Replicas: -1}},
 		{"too many stages", "Stages", Config{Stages: math.MaxInt, Micros: 1}},
 		{"too many ops", "Micros", Config{Stages: 1 << 20, Micros: 1 << 20}},
+		{"too many virtual stages", "Micros", Config{Stages: 1<<22 + 1, Micros: 1}},
+		{"a product past the range of int64", "Micros", Config{Schedule: Interleaved, Stages: 1 << 24, Micros: 1 << 24, Chunks: 1 << 24}},
+		{"two to the 31 ops", "Micros", Config{Schedule: Interleaved, Stages: 1 << 10, Micros: 1 << 10, Chunks: 1 << 10}},
+		{"shares past the range of int", "Micros", Config{Stages: 1, Replicas: 200, Split: slices.Repeat([]int{math.MaxInt32}, 200)}},
 		{"too many rows", "Micros", Config{Stages: 1 << 20, Micros: 1, Replicas: 1 << 20, Orders: [][]Op{}}},
 		{"no such schedule", "Schedule", Config{Schedule: 99, Stages: 1, Micros: 1}},
 		{"chunks of another schedule", "Chunks", Config{Schedule: GPipe, Stages: 2, Micros: 2, Chunks: 2}},
@@ -50,6 +55,8 @@ func TestConfigsThatCanNotBe(t *testing.T) {
 		{"no backward", "Orders", Config{Micros: 2, Orders: [][]Op{ops("F0", "F1", "B0")}}},
 		{"a stage with some micro-batches only", "Orders", Config{Micros: 3, Orders: [][]Op{ops("F0", "F1", "F2", "B0", "B1", "B2"), ops("F1", "B1")}}},
 		{"no forward", "Orders", Config{Micros: 1, Orders: [][]Op{ops("B0")}}},
+		{"no forward on one stage", "Orders", Config{Micros: 1, Orders: [][]Op{ops("F0", "B0"), ops("B0")}}},
+		{"a weight alone on one stage", "Orders", Config{Micros: 1, Orders: [][]Op{ops("F0", "B0"), ops("W0")}}},
 		{"weight of some", "Orders", Config{Micros: 2, Orders: [][]Op{ops("F0", "B0", "W0", "F1", "B1")}}},
 		{"weight of others", "Orders", Config{Micros: 2, Orders: [][]Op{ops("F0", "B0", "W1", "F1", "B1")}}},
 		{"backward away from its forward", "Orders[1][0]", Config{Micros: 1, Replicas: 2, Orders: [][]Op{ops("F0"), ops("B0")}}},
@@ -101,6 +108,8 @@ func TestADeadlockNamesTheOpsThatWait(t *testing.T) {
 }
 
 func TestCostsThatCanNotBe(t *testing.T) {
+	// The second stage is that of the other replica.
+	crossing := Config{Stages: 2, Replicas: 2, Micros: 1, Orders: [][]Op{ops("F0", "B0"), {}, {}, ops("F0", "B0")}}
 	tests := []struct {
 		name, field string
 		cfg         Config
@@ -118,6 +127,10 @@ func TestCostsThatCanNotBe(t *testing.T) {
 		{"negative backward under its weight", "Backward[0]", Config{Stages: 2, Micros: 3}, Costs{Forward: fill(2, 1), Backward: []time.Duration{-5, 1}, Weight: fill(2, 9)}},
 		{"negative weight", "Weight[5]", Config{Stages: 2, Micros: 3}, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Weight: append(fill(5, 1), -1)}},
 		{"negative send", "Send[0]", Config{Stages: 2, Micros: 3}, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Send: fill(1, -1)}},
+		{"negative across", "Across[0]", crossing, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Across: -1}},
+		{"negative across under its send", "Across[0]", crossing, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Send: fill(1, 5), Return: fill(1, 5), Across: -3}},
+		{"negative send under its across", "Send[0]", crossing, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Send: fill(1, -3), Across: 5}},
+		{"send and across past the range", "Costs", crossing, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Send: fill(1, math.MaxInt64), Across: math.MaxInt64}},
 		{"least send", "Send[0]", Config{Stages: 2, Micros: 3}, Costs{Forward: fill(2, 1), Backward: fill(2, 1), Send: fill(1, math.MinInt64)}},
 		{"sum past the range", "Costs", Config{Stages: 2, Micros: 3}, Costs{Forward: fill(2, math.MaxInt64), Backward: fill(2, math.MaxInt64)}},
 		{"sum just past the range", "Costs", Config{Stages: 1, Micros: 2}, Costs{Forward: fill(1, math.MaxInt64/4+1), Backward: fill(1, math.MaxInt64/4+1)}},
@@ -190,6 +203,14 @@ func TestLookUpsOutsideFindNothing(t *testing.T) {
 			require.Equal(t, i, got)
 		}
 	}
+	l, _ = equal(t, Config{Stages: 2, Micros: 2, Replicas: 2}, 1, 1, 0, 0)
+	for stage, micro := range []int32{0, 0, 1, 1} {
+		_, ok := l.Index(stage, Op{Micro: micro})
+		require.True(t, ok)
+		_, ok = l.Index(stage, Op{Micro: 1 - micro})
+		require.False(t, ok, "it is in the order of the other replica")
+	}
+
 	var none Result
 	require.Empty(t, none.AppendWindows(nil, 0))
 	require.Empty(t, none.AppendChain(nil))
@@ -232,6 +253,29 @@ func TestAResultServesLinesOfAnySize(t *testing.T) {
 			require.Equal(t, plainSlowed(t, l, &c, p-1, 1500), got[0])
 		}
 	}
+}
+
+func TestALineKeepsNothingOfWhatItIsGivenOrReturns(t *testing.T) {
+	given := [][]Op{ops("F0", "F1", "B0", "B1"), ops("F0", "B0", "F1", "B1")}
+	l, err := New(Config{Micros: 2, Orders: given})
+	require.NoError(t, err)
+	want := ops("F0", "F1", "B0", "B1")
+	given[0][0], given[1] = Op{Kind: Weight}, nil
+	require.Equal(t, want, l.Order(0))
+	_ = append(l.Order(0), Op{Kind: Weight, Micro: 7}) // must not reach the row behind
+	require.Equal(t, ops("F0", "B0", "F1", "B1"), l.Order(1))
+
+	c := l.Uniform(1, 2, 0)
+	c.Forward[0] = 5
+	require.Equal(t, fill(2, 1), l.Uniform(1, 2, 0).Forward)
+	var r Result
+	require.NoError(t, l.Run(&c, &r))
+	c.Forward[0] = 100
+	cfg, err := r.Moved()
+	require.NoError(t, err)
+	cfg.Orders[0][0] = Op{Kind: Weight}
+	require.Equal(t, want, l.Order(0))
+	require.Equal(t, time.Duration(5), r.End(0, 0))
 }
 
 func TestNamesAreReadable(t *testing.T) {

@@ -63,6 +63,17 @@ func TestMovesNeverEndInADeadlock(t *testing.T) {
 		}
 		next, err := r.Moved(moves...)
 		require.NoError(t, err)
+		for row, order := range next.Orders {
+			last := time.Duration(0)
+			for _, op := range order {
+				for was := row % l.cfg.Stages; was < l.Stages(); was += l.cfg.Stages {
+					if i, ok := l.Index(was, op); ok {
+						require.LessOrEqual(t, last, r.Start(was, i), "by start, wherever it ran")
+						last = r.Start(was, i)
+					}
+				}
+			}
+		}
 		moved, err := New(next)
 		require.NoError(t, err)
 		require.NoError(t, moved.Run(&c, &r))

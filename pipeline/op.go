@@ -69,7 +69,7 @@ type Schedule uint8
 const (
 	OneFOneB    Schedule = iota // one forward, one backward, after as few forwards as keep the stages busy
 	GPipe                       // all forwards, then all backwards
-	Interleaved                 // one forward, one backward over several chunks a stage; Stages must divide Micros
+	Interleaved                 // one forward, one backward over several chunks a stage; Stages must divide the micro-batches of each replica
 	ZBH1                        // weights split off and put off by as many as keep memory as with OneFOneB
 	ZBH2                        // weights put off twice as far: no bubbles between ops, twice the activations
 )

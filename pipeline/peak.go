@@ -75,7 +75,7 @@ func (l *Line) PeakBytes(stage int, activations, weights []lockstep.Bytes) (lock
 		switch op.Kind {
 		case Forward:
 			a, w := first(at), second(at)
-			if a > math.MaxInt64-w || held > math.MaxInt64-w-a {
+			if held > math.MaxInt64-a-w {
 				return 0, invalid("peak", "activations", "", "their sum passes the range of Bytes")
 			}
 			held += a + w

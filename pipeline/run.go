@@ -19,7 +19,8 @@ type Costs struct {
 	Across time.Duration   // what a transfer between two replicas takes on top of that
 }
 
-// Uniform returns costs that are the same for all stages and micro-batches, without transfers. Weight 0 in a schedule that
+// Uniform returns costs that are the same for all virtual stages and micro-batches, without transfers: what is given is for one op,
+// so with several chunks a stage it is that of one chunk. Weight 0 in a schedule that
 // does not split weights off means that backward is the whole of it.
 func (l *Line) Uniform(forward, backward, weight time.Duration) Costs {
 	n := len(l.next)

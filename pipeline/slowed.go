@@ -139,11 +139,15 @@ func (r *Result) settle() {
 }
 
 // through is the path through all ops of the slow stage. It is the longest one once the stage is slow enough, and none rises
-// faster; its x is past all factors.
+// faster; its x is just past all factors, so that what is in range at those is in range there.
 func (r *Result) through() point {
 	s, l := &r.slow, r.line
 	first, last := l.base[s.row]+1, l.base[s.row+1]-1
-	p := point{x: MaxFactor + 1, span: int64(r.Makespan) * scale, slope: int64(r.Busy[s.row])}
+	x := Same
+	if n := len(s.points); n > 0 {
+		x = max(x, s.points[n-1].x)
+	}
+	p := point{x: x + 1, span: int64(r.Makespan) * scale, slope: int64(r.Busy[s.row])}
 	if first <= last {
 		p.span = int64(r.ends[first]-r.took[first]+r.Makespan-r.late[last])*scale + int64(p.x)*p.slope
 	}
@@ -203,7 +207,7 @@ func (s *slowed) gap(lo, hi int, left, right point) {
 	}
 	switch {
 	case lo >= hi || left.x < 0:
-	case left.at(right.x) == right.span || right.x > MaxFactor && left.slope == right.slope:
+	case left.at(right.x) == right.span || left.slope == right.slope: // none rises faster than through
 		s.fill(lo, hi, left)
 	case right.at(left.x) == left.span:
 		s.fill(lo, hi, right)

@@ -81,6 +81,34 @@ func TestSlowedEqualsARunWithTheStageSlowed(t *testing.T) {
 	}
 }
 
+// Times as long as may be: nothing may pass the range on the way to a result that does not.
+func TestSlowedIsExactUpToTheEndOfTheRange(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 17))
+	var r Result
+	for range 200 {
+		p := 1 + rng.IntN(4)
+		l, err := New(Config{Schedule: Schedule(rng.IntN(5)), Stages: p, Micros: p * (1 + rng.IntN(3))})
+		require.NoError(t, err)
+		c := drawn(l, rng, 1000)
+		require.NoError(t, l.Run(&c, &r))
+		unit := math.MaxInt64 / 2 / 1000 / max(1, r.Makespan)
+		for _, of := range [][]time.Duration{c.Forward, c.Backward, c.Weight, c.Send, c.Return} {
+			copy(of, times(of, unit))
+		}
+		require.NoError(t, l.Run(&c, &r))
+		stage, factors := rng.IntN(p), []Factor{0, 3, 500, Same, 1001, 1000}
+		got, err := r.AppendSlowed(nil, stage, factors...)
+		if int64(r.Busy[stage]) > math.MaxInt64/2/1001 { // nearly all of the iteration
+			require.ErrorIs(t, err, lockstep.ErrInvalid)
+			continue
+		}
+		require.NoError(t, err)
+		for i, x := range factors {
+			require.Equal(t, plainSlowed(t, l, &c, stage, x), got[i])
+		}
+	}
+}
+
 func TestLinesSpareEvaluations(t *testing.T) {
 	l, r := equal(t, Config{Stages: 16, Micros: 64}, 1_000_003, 2_000_005, 0, 1_007)
 	factors := make([]Factor, 40)

@@ -152,18 +152,69 @@ func TestLongSchedulesHoldNoMoreThanShortOnes(t *testing.T) {
 				}
 				kind, err := parseSchedule(schedule)
 				require.NoError(t, err)
-				j := &job{options: options{schedule: kind, chunks: chunks}}
-				s := searcher{job: j, peaks: map[peakKey][]int{}}
-				got, err := s.inFlight(stages, micros)
+				j := &job{options: options{schedule: kind, chunks: chunks}, model: perfmodel.Model{Layers: 23}}
+				s := searcher{job: j, peaks: map[peakKey]peak{}}
+				got, err := s.peak(stages, micros)
 				require.NoError(t, err)
 				line, err := pipeline.New(pipeline.Config{Schedule: kind, Stages: stages, Micros: micros, Chunks: chunks})
 				require.NoError(t, err)
-				want, err := peaks(line, stages, stages*chunks)
+				parts, err := j.parts(stages)
+				require.NoError(t, err)
+				want, err := replay(line, parts, stages)
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%s %d %d", schedule, stages, micros)
 			}
 		}
 	}
+}
+
+// What is in flight, counted by hand for some schedules.
+func TestWhatIsHeldIsCountedByLayers(t *testing.T) {
+	for _, c := range []struct {
+		schedule                       string
+		stages, micros, chunks, layers int
+		want                           peak
+	}{
+		{"1f1b", 4, 8, 1, 32, peak{[]int{4, 3, 2, 1}, 1}},
+		{"1f1b", 4, 8, 1, 30, peak{[]int{4, 3, 2, 1}, 1}}, // eight layers on the first two, seven on the others
+		{"gpipe", 2, 8, 1, 32, peak{[]int{8, 8}, 8}},
+		{"zb-h1", 3, 6, 1, 32, peak{[]int{3, 3, 3}, 3}}, // a head waits for its weight op like any other layer
+		{"interleaved", 2, 8, 2, 8, peak{[]int{5, 3}, 1}},
+		{"interleaved", 2, 2, 2, 8, peak{[]int{4, 4}, 2}}, // all forwards first
+		// Layers 2 and 1 on both stages. Stage 0 begins F0 F1 F0.1 F1.1 F2: three with two layers, two with one, of a mean of 1.5.
+		{"interleaved", 2, 8, 2, 6, peak{[]int{6, 4}, 1}},
+	} {
+		kind, err := parseSchedule(c.schedule)
+		require.NoError(t, err)
+		j := &job{options: options{schedule: kind, chunks: c.chunks}, model: perfmodel.Model{Layers: c.layers}}
+		s := searcher{job: j, peaks: map[peakKey]peak{}}
+		got, err := s.peak(c.stages, c.micros)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%+v", c)
+	}
+}
+
+// The default job by hand: seven billion parameters on two devices, 256 sequences of 4096 tokens at 400 TFLOP/s each.
+func TestTheStepOfSevenBillionByHand(t *testing.T) {
+	s := ask(t).Best.Step
+	const n = 4096.0
+	linear := n * (32*404_750_336 + 2*32000*4096) // of a forward pass, with the head
+	pairs := n * (n + 1) / 2
+	quadratic := 32 * 4 * 4096 * pairs
+	forward, input, weight := linear+quadratic, linear+2.5*quadratic, linear // a flash kernel makes its scores again
+	require.InEpsilon(t, 256*(forward+input+weight)/800e12*1e9, float64(s.Compute), 1e-8)
+
+	// Tensor parallelism: 4 times 32 layers, and the two ends; gathered and scattered, half of 32 MiB at 450 GB/s and 2 us each.
+	const times = 256 * (4*32 + 2)
+	require.Len(t, s.Wire, 2)
+	for _, x := range s.Wire {
+		require.Equal(t, int64(times), x.Times)
+		require.Equal(t, 32*lockstep.MiB, x.Size)
+		require.Equal(t, times*16*lockstep.MiB, x.Sent)
+		require.InEpsilon(t, times*(2000+float64(16<<20)/450), float64(x.Took), 1e-4)
+	}
+	require.InEpsilon(t, float64(s.Wire[0].Took+s.Wire[1].Took), float64(s.Exchange), 1e-4)
+	require.Zero(t, s.Bubble+s.Sync)
 }
 
 func TestSettingsThatSaveAreNamed(t *testing.T) {
@@ -221,6 +272,13 @@ func TestBadFlagsAreRefused(t *testing.T) {
 		{"-tflops 0", "-tflops"},
 		{"-nvlink 0", "-nvlink"},
 		{"-gpus 7 -batch 8 -pp 1 -tp 1", "no layout to try"},
+		{"-tp 3 -node 3", "-tp 3: perfmodel: check: Heads"},
+		{"-tp 16", "more than the GPUs of a node"},
+		{"-pp 33", "want at most 32"},
+		{"-schedule interleaved -chunks 17 -pp 2", "want at most 1, so"},
+		{"-tflops 1e-300", "a step takes too long"},
+		{"-nvlink 1 -network 1", "a step takes too long"},
+		{"-config nonesuch.json -model list", "no such file"},
 		{"extra", "unexpected argument"},
 	} {
 		err := run(strings.Fields(c.args), &bytes.Buffer{})

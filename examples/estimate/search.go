@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
@@ -64,7 +65,7 @@ func (j *job) bill() (*bill, error) {
 
 // search tries numbers of GPUs from the smallest.
 func (j *job) search() (best, nearest *plan, err error) {
-	s := searcher{job: j, peaks: map[peakKey][]int{}}
+	s := searcher{job: j, peaks: map[peakKey]peak{}}
 	for _, n := range j.sizes() {
 		fits, least, err := s.on(n)
 		if err != nil || fits != nil {
@@ -100,16 +101,34 @@ func (j *job) sizes() []int {
 // searcher keeps what layouts have in common.
 type searcher struct {
 	*job
-	peaks map[peakKey][]int // what inFlight found
-	why   error             // why a layout was refused
+	peaks map[peakKey]peak // what peak found
+	why   error            // why a layout was refused
 }
 
 type peakKey struct{ stages, micros int }
 
+// peak is what a schedule has begun and not ended at the worst moment.
+type peak struct {
+	inFlight []int // by stage: micro-batches of its chunks, where a chunk counts by how many layers it has
+	losses   int   // micro-batches of which the last stage keeps the logits
+}
+
 // nothing says why there is no layout at all.
 func (s *searcher) nothing() error {
-	if s.why != nil {
+	switch {
+	case s.why != nil:
 		return s.why
+	case s.tp > s.node:
+		return fmt.Errorf("-tp %d: more than the GPUs of a node, %d", s.tp, s.node)
+	case s.pp*s.chunks > s.model.Layers:
+		return fmt.Errorf("-pp %d: want at most %d, so that each of %d chunks a stage has a layer", s.pp, s.model.Layers/s.chunks, s.chunks)
+	}
+	if s.tp > 0 {
+		l := s.layout
+		l.TP = s.tp
+		if err := s.model.Check(l); err != nil {
+			return fmt.Errorf("-tp %d: %w", s.tp, err)
+		}
 	}
 	return errors.New("no layout to try: no degree inside a node, number of stages and equal shares of -batch come out at these GPUs")
 }
@@ -174,48 +193,68 @@ func (j *job) line(stages, micros int) (*pipeline.Line, error) {
 	return pipeline.New(pipeline.Config{Schedule: j.schedule, Stages: stages, Micros: micros, Chunks: j.chunks})
 }
 
-// inFlight returns for how many micro-batches of its chunks each stage keeps activations. But for GPipe that is no more
-// with more micro-batches than four for each stage, so no longer schedule is replayed.
-func (s *searcher) inFlight(stages, micros int) ([]int, error) {
+// peak replays a schedule. But for GPipe no more is in flight with more micro-batches than four for each stage, so no longer
+// schedule is replayed.
+func (s *searcher) peak(stages, micros int) (peak, error) {
 	if s.schedule != pipeline.GPipe {
 		micros = min(micros, 4*stages)
 	}
 	key := peakKey{stages, micros}
-	if peaks := s.peaks[key]; peaks != nil {
-		return peaks, nil
+	if p, ok := s.peaks[key]; ok {
+		return p, nil
 	}
 	line, err := s.line(stages, micros)
 	if err != nil {
-		return nil, err
+		return peak{}, err
 	}
-	s.peaks[key], err = peaks(line, stages, stages*s.chunks)
-	return s.peaks[key], err
+	parts, err := s.parts(stages)
+	if err != nil {
+		return peak{}, err
+	}
+	p, err := replay(line, parts, stages)
+	if err == nil {
+		s.peaks[key] = p
+	}
+	return p, err
 }
 
-// peaks replays a schedule. Where the gradients of the weights are put off, so is the end of what they need: the inputs of
-// the layers are kept until then.
-func peaks(line *pipeline.Line, stages, virtual int) ([]int, error) {
-	all, ones := make([]int, stages), make([]lockstep.Bytes, virtual)
-	for i := range ones {
-		ones[i] = 1
+// replay counts layers, since chunks may differ by one, and turns them into micro-batches of chunks, rounded up.
+func replay(line *pipeline.Line, parts []perfmodel.Stage, stages int) (p peak, err error) {
+	layers, sum := make([]lockstep.Bytes, len(parts)), make([]int, stages)
+	for v, part := range parts {
+		layers[v] = lockstep.Bytes(part.Layers)
+		sum[v%stages] += part.Layers
 	}
-	for i := range all {
-		all[i] = line.Peak(i)
-		if line.Splits() {
-			n, err := line.PeakBytes(i, nil, ones)
-			if err != nil {
-				return nil, err
-			}
-			all[i] = int(n)
+	p.inFlight = make([]int, stages)
+	for i := range p.inFlight {
+		held, err := most(line, i, layers)
+		if err != nil {
+			return p, err
 		}
+		chunks := len(parts) / stages
+		p.inFlight[i] = (held*chunks + sum[i] - 1) / sum[i]
 	}
-	return all, nil
+	clear(layers)
+	layers[len(parts)-1] = 1
+	p.losses, err = most(line, stages-1, layers)
+	return p, err
+}
+
+// most returns the most of something that a stage holds for micro-batches in flight. Where the gradients of the weights are put
+// off, so is the end of what they need: the inputs of the layers, and the gradient of the logits.
+func most(line *pipeline.Line, stage int, of []lockstep.Bytes) (int, error) {
+	if line.Splits() {
+		n, err := line.PeakBytes(stage, nil, of)
+		return int(n), err
+	}
+	n, err := line.PeakBytes(stage, of, nil)
+	return int(n), err
 }
 
 // plan returns a layout with the memory of its stages.
 func (s *searcher) plan(n int, l perfmodel.Layout) (*plan, error) {
 	p := &plan{GPUs: n, Layout: l, Micros: s.batch / s.micro / l.DP}
-	held, err := s.inFlight(l.PP, p.Micros)
+	peak, err := s.peak(l.PP, p.Micros)
 	if err != nil {
 		return nil, err
 	}
@@ -224,16 +263,13 @@ func (s *searcher) plan(n int, l perfmodel.Layout) (*plan, error) {
 		return nil, err
 	}
 	for i := range l.PP {
-		st := stage{Stage: parts[i], InFlight: held[i]}
+		st := stage{Stage: parts[i], InFlight: peak.inFlight[i]}
 		for chunk := 1; chunk < s.chunks; chunk++ {
 			st.Layers += parts[chunk*l.PP+i].Layers
 		}
 		st.Last = i == l.PP-1
 		load := s.load()
-		load.InFlight, load.Chunks, load.Reserve = st.InFlight, s.chunks, s.reserve
-		if s.schedule == pipeline.GPipe {
-			load.Losses = p.Micros
-		}
+		load.InFlight, load.Losses, load.Reserve = st.InFlight, peak.losses, s.reserve
 		if st.Memory, err = s.model.Memory(l, st.Stage, load); err != nil {
 			return nil, err
 		}

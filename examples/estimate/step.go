@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -29,51 +31,78 @@ type traffic struct {
 
 // step prices a plan.
 func (s *searcher) step(p *plan) (*step, error) {
-	l := p.Layout
-	line, err := s.line(l.PP, p.Micros)
+	line, err := s.line(p.Layout.PP, p.Micros)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := s.parts(l.PP)
+	costs, exchange, err := s.costs(p)
 	if err != nil {
 		return nil, err
+	}
+	var r pipeline.Result
+	if err := line.Run(&costs, &r); err != nil {
+		return nil, fmt.Errorf("a step takes too long to be said; -tflops, -nvlink and -network may be too low: %w", err)
+	}
+	return s.sum(p, &r, exchange)
+}
+
+// costs returns what a micro-batch costs in each part of the model, and what of it each stage spends in exchanges.
+func (s *searcher) costs(p *plan) (costs pipeline.Costs, exchange []time.Duration, err error) {
+	l := p.Layout
+	parts, err := s.parts(l.PP)
+	if err != nil {
+		return costs, nil, err
 	}
 	batch, err := s.model.Batch(sequences(s.micro, s.seq), 0)
 	if err != nil {
-		return nil, err
+		return costs, nil, err
 	}
 	rate := perfmodel.Rate{Linear: lockstep.FLOPs(s.tflops * 1e12 * float64(l.TP))}
-	var costs pipeline.Costs
-	exchange := make([]time.Duration, l.PP) // of a stage, by micro-batch
+	exchange = make([]time.Duration, l.PP)
 	for v, part := range parts {
 		w := s.model.Work(part, batch)
 		load := s.load()
 		load.Chunks = 1
 		one, err := s.model.Transfers(nil, l, part, load, 1)
 		if err != nil {
-			return nil, err
+			return costs, nil, err
 		}
 		var inside, between time.Duration
 		for _, t := range one {
 			switch took := s.time(p, t); {
 			case t.Dimension == perfmodel.Tensor, t.Dimension == perfmodel.Expert:
-				inside += took
+				inside = plus(inside, took)
 			case t.Op == perfmodel.PointToPoint:
 				between = took / time.Duration(t.Times)
 			}
 		}
-		// Half of what a micro-batch exchanges is in its forward pass.
+		forward := inside / 2 // half of what a micro-batch exchanges, or a third where the backward pass does it all again
+		if part.Recompute == perfmodel.RecomputeFull {
+			forward = inside / 3
+		}
 		exchange[v%l.PP] += inside
-		costs.Forward = append(costs.Forward, w.Forward.Time(rate)+inside/2)
-		costs.Backward = append(costs.Backward, w.Input.Time(rate)+inside-inside/2)
+		costs.Forward = append(costs.Forward, plus(w.Forward.Time(rate), forward))
+		costs.Backward = append(costs.Backward, plus(w.Input.Time(rate), inside-forward))
 		costs.Weight = append(costs.Weight, w.Weight.Time(rate))
 		costs.Send, costs.Return = append(costs.Send, between), append(costs.Return, between)
 	}
-	var r pipeline.Result
-	if err := line.Run(&costs, &r); err != nil {
-		return nil, err
+	return costs, exchange, nil
+}
+
+// plus adds times, held at the longest there is.
+func plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
 	}
-	return s.sum(p, &r, exchange)
+	return a + b
+}
+
+// times multiplies a time, held at the longest there is.
+func times(d time.Duration, n int64) time.Duration {
+	if n > 0 && int64(d) > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
 }
 
 // sum adds to a run of the pipeline what comes after it.
@@ -93,10 +122,10 @@ func (s *searcher) sum(p *plan, r *pipeline.Result, exchange []time.Duration) (*
 		wire := make([]traffic, len(all))
 		for k, t := range all {
 			a, took, _ := s.group(p, t).Best(t.Op, t.Size)
-			wire[k] = traffic{t, t.Wire(), a.String(), took * time.Duration(t.Times)}
+			wire[k] = traffic{t, t.Wire(), a.String(), times(took, t.Times)}
 			bytes = bytes.Add(wire[k].Sent)
 			if t.Dimension == perfmodel.Data || t.Dimension == perfmodel.ExpertData || t.Op == perfmodel.AllReduce && t.Dimension == perfmodel.Pipeline {
-				sync += wire[k].Took
+				sync = plus(sync, wire[k].Took)
 			}
 		}
 		st.Sync = max(st.Sync, sync)
@@ -107,14 +136,14 @@ func (s *searcher) sum(p *plan, r *pipeline.Result, exchange []time.Duration) (*
 	st.Exchange = exchange[busiest] * time.Duration(p.Micros)
 	st.Compute = r.Busy[busiest] - st.Exchange
 	st.Bubble = r.Makespan - r.Busy[busiest]
-	st.Total = r.Makespan + st.Sync
+	st.Total = plus(r.Makespan, st.Sync)
 	return &st, nil
 }
 
 // time returns how long a transfer takes in a step.
 func (s *searcher) time(p *plan, t perfmodel.Transfer) time.Duration {
 	_, took, _ := s.group(p, t).Best(t.Op, t.Size)
-	return took * time.Duration(t.Times)
+	return times(took, t.Times)
 }
 
 // group returns the shape of the group of a transfer. Ranks are numbered along TP first, then DP, then PP, and fill node
@@ -122,8 +151,6 @@ func (s *searcher) time(p *plan, t perfmodel.Transfer) time.Duration {
 func (s *searcher) group(p *plan, t perfmodel.Transfer) perfmodel.GroupShape {
 	l, stride := p.Layout, 1 // how far apart neighbours of the group are
 	switch t.Dimension {
-	case perfmodel.Pipeline:
-		stride = l.TP * l.DP
 	case perfmodel.Data, perfmodel.Expert:
 		stride = l.TP
 	case perfmodel.ExpertData:
