@@ -1,0 +1,107 @@
+package detect
+
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/pipeline"
+)
+
+// Detectable returns the smallest factor of a place that would be found within the horizon with
+// the power configured, for iterations like those seen; false where not even the largest factor
+// looked for would be, while nothing is known yet, and for a place that there is not.
+func (t *MatchedTest) Detectable(replica, stage int) (factor float64, ok bool) {
+	c := &t.cfg
+	if t.learning() || replica < 0 || replica >= c.Replicas || stage < 0 || stage >= c.Stages {
+		return 0, false
+	}
+	at := (replica*c.Stages + stage) * len(c.Factors)
+	want := math.Sqrt(t.needed)
+	below, had := 1.0, 0.0
+	for i, f := range c.Factors {
+		has := math.Sqrt(t.information(&t.moments[at+i]))
+		above := float64(f) / float64(pipeline.Same)
+		if has >= want {
+			return below + (above-below)*(want-had)/(has-had), true
+		}
+		below, had = above, has
+	}
+	return 0, false
+}
+
+// information returns the mean of the logarithm of a fault's odds after a horizon of it.
+func (t *MatchedTest) information(m *moments) float64 {
+	s := &t.series
+	keep := s.keep
+	each := float64((1+float64(keep*keep))*m.square) - float64(2*keep*m.product)
+	all := float64(each*float64(t.cfg.Horizon-1)) + m.square
+	// What all shifts have in common may as well be a level that was learned too low.
+	steady := float64(m.mean*m.mean) * s.weight(t.cfg.Horizon)
+	lost := s.unsure / (s.unsure + s.sure(t.cfg.Horizon))
+	return (all - float64(steady*lost)) / (2 * s.fresh())
+}
+
+// AppendSuspects appends to dst the places that the evidence points to, likeliest first, at most
+// limit of them, and those below a tenth of the likeliest left out. Score is the chance of the
+// place, given that there is a fault; what is missing to 1 is with other places or with none: the
+// whole iteration is slower. Ties go to the lower replica, then stage. It allocates nothing where
+// dst has room.
+func (t *MatchedTest) AppendSuspects(dst []Suspect, limit int) []Suspect {
+	if t.learning() || !(t.total > 0) {
+		return dst
+	}
+	c := &t.cfg
+	from := len(dst)
+	for place := range c.Replicas * c.Stages {
+		odds, factor := 0.0, 0.0
+		for i, f := range c.Factors {
+			b := &t.branches[place*len(c.Factors)+i]
+			odds += b.odds
+			factor += float64(b.odds * float64(b.size*float64(f-pipeline.Same)))
+		}
+		s := Suspect{
+			Replica: place / c.Stages, Stage: place % c.Stages, Rank: Everywhere,
+			Factor: 1 + factor/odds/float64(pipeline.Same), Score: odds * t.own / t.total,
+		}
+		dst = rank(dst, from, limit, s)
+	}
+	return thin(dst, from, 0.1)
+}
+
+// rank inserts a suspect among the worst of dst[from:], of which there are at most limit.
+func rank(dst []Suspect, from, limit int, s Suspect) []Suspect {
+	if !(s.Score > 0) || limit < 1 {
+		return dst
+	}
+	if len(dst)-from < limit {
+		dst = append(dst, s)
+	} else if dst[len(dst)-1].Score < s.Score {
+		dst[len(dst)-1] = s
+	} else {
+		return dst
+	}
+	for i := len(dst) - 1; i > from && dst[i-1].Score < dst[i].Score; i-- {
+		dst[i-1], dst[i] = dst[i], dst[i-1]
+	}
+	return dst
+}
+
+// thin drops the suspects whose score is below a part of the worst one's.
+func thin(dst []Suspect, from int, part float64) []Suspect {
+	for len(dst) > from && dst[len(dst)-1].Score < part*dst[from].Score {
+		dst = dst[:len(dst)-1]
+	}
+	return dst
+}
+
+// Places returns the chance, given that there is a fault, that it is a place rather than the whole
+// iteration.
+func (t *MatchedTest) Places() float64 {
+	if !(t.total > 0) {
+		return 0
+	}
+	whole := 0.0
+	for _, b := range t.branches[len(t.moments):] {
+		whole += b.odds
+	}
+	return 1 - whole*t.whole/t.total
+}
