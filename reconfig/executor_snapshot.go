@@ -1,0 +1,111 @@
+package reconfig
+
+import (
+	"io"
+	"slices"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/snapshot"
+)
+
+// The form in which a Driver saves itself.
+const (
+	driverFormat  = "lockstep/reconfig/driver"
+	driverVersion = 1
+)
+
+type driverImage struct {
+	Digest Digest      `json:"digest"`
+	State  DriverState `json:"state"`
+	Phase  int         `json:"phase"`
+	Begun  bool        `json:"begun"`
+	Kind   ActionKind  `json:"kind"`
+	Lost   []int       `json:"lost"`
+	Owes   []int       `json:"owes"`
+}
+
+// Snapshot writes where d is, without moves and plan. Equal drivers write equal bytes.
+func (d *Driver) Snapshot(w io.Writer) error {
+	return snapshot.WriteJSON(w, "reconfig: snapshot", driverFormat, driverVersion, d.image())
+}
+
+func (d *Driver) image() driverImage {
+	img := driverImage{Digest: d.moves.Digest, State: d.state, Phase: d.phase, Begun: d.begun, Kind: d.kind}
+	for i := range d.members {
+		if d.members[i].lost {
+			img.Lost = append(img.Lost, i)
+		}
+		if d.members[i].owes {
+			img.Owes = append(img.Owes, i)
+		}
+	}
+	return img
+}
+
+// RestoreDriver returns the driver that Snapshot saved, for the same moves and plan;
+// others are ErrStale. Step it with ReportResume to send again what is outstanding.
+func RestoreDriver(r io.Reader, m *Moves, to *Plan) (*Driver, error) {
+	const op = "reconfig: restore"
+	d, err := NewDriver(m, to)
+	if err != nil {
+		return nil, err
+	}
+	var img driverImage
+	body, err := snapshot.ReadJSON(r, op, driverFormat, driverVersion, &img)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(kind error, field, reason string) error {
+		return &lockstep.Error{Kind: kind, Op: op, Field: field, Reason: reason}
+	}
+	if img.Digest != m.Digest {
+		return nil, bad(lockstep.ErrStale, "digest", "is of other moves")
+	}
+	if !d.resume(&img) {
+		return nil, bad(lockstep.ErrInvalid, "state", "no driver can be there")
+	}
+	return d, snapshot.CheckJSON(op, body, d.image())
+}
+
+// resume puts d where an image was taken; false if that cannot be.
+func (d *Driver) resume(img *driverImage) bool {
+	n := len(d.moves.Phases)
+	if !slices.Contains(statesOf(img.Kind), img.State) || img.Phase < 0 || img.Phase > n ||
+		img.Phase == n && (img.Begun || img.State == Moving) {
+		return false
+	}
+	outside := func(i int) bool { return i < 0 || i >= len(d.members) }
+	if slices.ContainsFunc(img.Lost, outside) || slices.ContainsFunc(img.Owes, outside) {
+		return false
+	}
+	for i := range d.members {
+		d.members[i].owes = false
+	}
+	for _, i := range img.Lost {
+		d.members[i].lost = true
+	}
+	for _, i := range img.Owes {
+		d.members[i].owes = !d.members[i].lost
+	}
+	d.state, d.phase, d.begun, d.kind = img.State, img.Phase, img.Begun, img.Kind
+	return true
+}
+
+// statesOf returns the states in which members are asked for an action.
+func statesOf(kind ActionKind) []DriverState {
+	switch kind {
+	case DoPrepare:
+		return []DriverState{Preparing}
+	case DoCommit:
+		return []DriverState{Committing}
+	case DoMakeRoom, DoTransfer:
+		return []DriverState{Moving}
+	case DoFinish:
+		return []DriverState{Finishing, Done}
+	case DoAbort:
+		return []DriverState{Aborting, Aborted}
+	case DoHalt:
+		return []DriverState{Halting, Halted}
+	}
+	return nil
+}
