@@ -231,16 +231,16 @@ func (b *brute) most(counts []int, all []seq, bound int64) int {
 			}
 		}
 	}
-	memo := map[int]int{}
+	memo := map[uint64]int{}
 	left := slices.Clone(counts)
 	var rec func(from, replicas int) int
 	rec = func(from, replicas int) int {
 		if replicas == 0 || from == len(all) {
 			return 0
 		}
-		key := from*(b.w.job.Layout.DP+1) + replicas
+		key := uint64(from*(b.w.job.Layout.DP+1) + replicas)
 		for t, n := range left {
-			key = key*(counts[t]+1) + n
+			key = key*uint64(counts[t]+1) + uint64(n)
 		}
 		if v, ok := memo[key]; ok {
 			return v
@@ -335,7 +335,7 @@ func hurt(r *rand.Rand, devs []Device) []Device {
 func TestIsWithinThreePercentOfBruteForce(t *testing.T) {
 	n := 100
 	if testing.Short() {
-		n = 25
+		n = 15
 	}
 	againstBrute(t, 0, n)
 }

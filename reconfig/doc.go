@@ -12,6 +12,8 @@
 //   - [Estimate]: the slowest replica, by the critical path of its schedule (package pipeline), and then the exchange of
 //     gradients. There is one evaluator, [Evaluate]. Fluid is a bound: all work spread over all live devices by speed.
 //   - [Migration]: one stage of a micro-batch, computed by the same stage of a peer.
+//   - [Moves]: which state goes from whom to whom so that every device has what a plan wants of it, in phases that no
+//     device's memory is too small for. Moves name the digest of their plan; a [Driver] has all members act or none.
 //
 // # Usage
 //
@@ -45,7 +47,7 @@
 //
 // # Cost
 //
-// Replan simulates about 1000 schedule operations for each device, at least half a million, up to 64 devices 2 million
+// Replan simulates about 1000 schedule operations for each device, at least 400 thousand, up to 64 devices 2 million
 // and up to 16 devices 4 million, of which each takes some nanoseconds (BenchmarkReplan has sizes up to 16,384 devices; benchmarks/reconfig compares times). Besides that it is
 // O(devices · log devices + groups). Replicas of equal shape share simulations.
 //

@@ -51,8 +51,8 @@ func (w *world) read(op string, p *Plan) ([]running, error) {
 		if err := w.readReplica(op, &out[i], i, r); err != nil {
 			return nil, err
 		}
-		if m := p.Split[i]; m < 0 || m > maxMicros {
-			return nil, &Infeasible{DataLevel, ReasonSplit, Witness{Replica: i, Stage: -1, Have: int64(m)}}
+		if m := p.Split[i]; m < 0 || m > w.job.Micros {
+			return nil, &Infeasible{DataLevel, ReasonSplit, Witness{Replica: i, Stage: -1, Need: int64(w.job.Micros), Have: int64(m)}}
 		}
 	}
 	return out, nil

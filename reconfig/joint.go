@@ -89,7 +89,7 @@ func tied(n int, moved []Migration) [][]int {
 	return out
 }
 
-// job is one op with the time at which a pipeline of equal stages would do it.
+// timedOp is an op with the time at which a pipeline of equal stages would do it.
 type timedOp struct {
 	op    pipeline.Op
 	slot  int
@@ -106,7 +106,7 @@ type timedOp struct {
 func (w *world) runJoint(runs []running, split []int, moved []Migration, set []int) (time.Duration, [][]int, error) {
 	p := len(runs[set[0]].groups)
 	pos := map[int]int{}
-	first := make([]int, len(set)+1)
+	first := make([]int, len(set)+1) // by position: the number of the owner's first micro-batch
 	for n, i := range set {
 		pos[i] = n
 		first[n+1] = first[n] + split[i]
@@ -120,9 +120,9 @@ func (w *world) runJoint(runs []running, split []int, moved []Migration, set []i
 	}
 	rows := make([][]timedOp, len(set)*p)
 	costs := pipeline.Costs{Forward: make([]time.Duration, p*micros), Backward: make([]time.Duration, p*micros)}
-	most := 0
-	for n := range set {
-		most = max(most, split[set[n]])
+	late := 0 // when GPipe begins to go back
+	if w.job.Schedule == pipeline.GPipe {
+		late = 2 * (micros + p)
 	}
 	for o := range set {
 		for s := range p {
@@ -132,33 +132,39 @@ func (w *world) runJoint(runs []running, split []int, moved []Migration, set []i
 					h = o
 				}
 				id := first[o] + i
-				r := &runs[set[h]]
-				a := start(r.virt, s)
-				t := w.took(r.groups[s].slot(), a, a+int(r.virt[s]), s == 0, s == p-1)
+				t := w.stageTook(&runs[set[h]], s)
 				costs.Forward[s*micros+id], costs.Backward[s*micros+id] = time.Duration(t[0]), time.Duration(t[1])
-				f, b := 2*i+s, 2*(p+i)-1-s
-				if w.job.Schedule == pipeline.GPipe {
-					b += 2 * (most + p)
-				}
 				rows[h*p+s] = append(rows[h*p+s],
-					timedOp{pipeline.Op{Kind: pipeline.Forward, Micro: int32(id)}, f, o},
-					timedOp{pipeline.Op{Kind: pipeline.Backward, Micro: int32(id)}, b, o})
+					timedOp{pipeline.Op{Kind: pipeline.Forward, Micro: int32(id)}, 2*i + s, o},
+					timedOp{pipeline.Op{Kind: pipeline.Backward, Micro: int32(id)}, 2*(p+i) - 1 - s + late, o})
 			}
-		}
-	}
-	orders := make([][]pipeline.Op, len(rows))
-	for n, ops := range rows {
-		slices.SortFunc(ops, func(a, b timedOp) int {
-			return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.owner, b.owner), cmp.Compare(a.op.Kind, b.op.Kind))
-		})
-		for _, op := range ops {
-			orders[n] = append(orders[n], op.op)
 		}
 	}
 	costs.Send = w.jointHops(runs, set, p)
 	costs.Return = costs.Send
 	costs.Across = w.job.Costs.Hop.Fabric
-	return w.runOrders(pipeline.Config{Stages: p, Micros: micros, Orders: orders, Replicas: len(set)}, &costs)
+	return w.runOrders(pipeline.Config{Stages: p, Micros: micros, Orders: orders(rows), Replicas: len(set)}, &costs)
+}
+
+// orders sorts the ops of each row by their time; those of one time do not wait for
+// each other.
+func orders(rows [][]timedOp) [][]pipeline.Op {
+	out := make([][]pipeline.Op, len(rows))
+	for n, ops := range rows {
+		slices.SortFunc(ops, func(a, b timedOp) int {
+			return cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.owner, b.owner), cmp.Compare(a.op.Kind, b.op.Kind))
+		})
+		for _, op := range ops {
+			out[n] = append(out[n], op.op)
+		}
+	}
+	return out
+}
+
+// stageTook returns what stage s of a replica takes for one micro-batch, by kind.
+func (w *world) stageTook(r *running, s int) [3]int64 {
+	a := start(r.virt, s)
+	return w.took(r.groups[s].slot(), a, a+int(r.virt[s]), s == 0, s == len(r.virt)-1)
 }
 
 // start returns the first layer of virtual stage v.
@@ -203,7 +209,7 @@ func (w *world) runOrders(cfg pipeline.Config, costs *pipeline.Costs) (time.Dura
 	return w.res.Makespan, out, nil
 }
 
-// migrated is a level of errors that name a device.
+// deviceIDs returns the names of units.
 func deviceIDs(w *world, devs []int32) []lockstep.DeviceID {
 	ids := make([]lockstep.DeviceID, len(devs))
 	for i, d := range devs {

@@ -89,9 +89,7 @@ func (p *planner) level(runs []running, split []int, gap int) []exchange {
 
 // stageTime returns what stage s of replica r takes for one micro-batch.
 func (p *planner) stageTime(runs []running, r, s int) int64 {
-	run := &runs[r]
-	a := start(run.virt, s)
-	t := p.w.took(run.groups[s].slot(), a, a+int(run.virt[s]), s == 0, s == len(run.virt)-1)
+	t := p.w.stageTook(&runs[r], s)
 	return t[0] + t[1]
 }
 

@@ -206,6 +206,7 @@ type mover struct {
 
 	have, need [][]run     // by unit
 	host       [][]run     // by unit: what it has in host memory besides
+	missing    [][]run     // by unit: what it needs and does not have
 	spent      [][]run     // by unit: what it holds but nobody may use
 	leaves     []int32     // by leaf: its first unit; then how many there are
 	load       [2][2]loads // by link and way
@@ -261,8 +262,13 @@ func (m *mover) admit(op string, have []Holding, to *Plan) error {
 // lose finds what no live device holds. If the checkpoint that then has to help is of
 // an earlier step, what devices hold is of no use any more.
 func (m *mover) lose() error {
-	wanted, there := union(m.need), union(m.have, m.host)
-	lost := subtract(nil, wanted, there)
+	m.miss()
+	wanted := union(nil, m.missing)
+	slots := make([]bool, 2*(m.a.layers+2))
+	for _, r := range wanted {
+		slots[r.slot] = true
+	}
+	lost := subtract(nil, wanted, union(slots, m.have, m.host))
 	m.out.Lost = m.a.shards(lost)
 	if len(lost) == 0 {
 		return nil
@@ -278,6 +284,15 @@ func (m *mover) lose() error {
 		m.out.Restore = true
 		m.spent, m.have = m.have, m.spent
 		clear(m.host)
+		m.miss()
 	}
 	return nil
+}
+
+// miss notes what each unit lacks.
+func (m *mover) miss() {
+	m.missing = make([][]run, len(m.need))
+	for u, need := range m.need {
+		m.missing[u] = subtract(nil, need, m.have[u])
+	}
 }

@@ -49,10 +49,8 @@ const (
 func (m *mover) route() {
 	slots := 2 * (m.a.layers + 2)
 	wants, haves := make([][]claim, slots), make([][]claim, slots)
-	var missing []run
-	for u, need := range m.need {
-		missing = subtract(missing[:0], need, m.have[u])
-		m.out.Kept += lockstep.Bytes(m.a.sizes(need) - m.a.sizes(missing))
+	for u, missing := range m.missing {
+		m.out.Kept += lockstep.Bytes(m.a.sizes(m.need[u]) - m.a.sizes(missing))
 		for _, r := range missing {
 			wants[r.slot] = append(wants[r.slot], claim{r.a, r.b, int32(u)})
 		}

@@ -32,12 +32,17 @@ func merge(runs []run) []run {
 	return out
 }
 
-// union returns what is in any row of any table, sorted and merged.
-func union(tables ...[][]run) []run {
+// union returns what is in any row of any table, sorted and merged; of the slots only
+// those that are set, all for nil.
+func union(slots []bool, tables ...[][]run) []run {
 	var all []run
 	for _, rows := range tables {
-		for _, r := range rows {
-			all = append(all, r...)
+		for _, row := range rows {
+			for _, r := range row {
+				if slots == nil || slots[r.slot] {
+					all = append(all, r)
+				}
+			}
 		}
 	}
 	slices.SortFunc(all, run.compare)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 	"github.com/stretchr/testify/require"
@@ -299,4 +300,61 @@ func TestCostsFollowTheModel(t *testing.T) {
 	c := job.costs()
 	all := 32*c.Layer.Forward + c.Head.Forward
 	require.InDelta(t, 58.524298e12/1e14, all.Seconds(), 1e-6)
+}
+
+// Oobleck #27 again: where no replica can go on alone, their stages make one that can.
+func TestReplicasMergeWhereMemoryLeavesNoneAlone(t *testing.T) {
+	job := jobOf(1, 2, 4, 16, 16)
+	job.Batch.Tokens = 16
+	job.Allow.MaxStages = 6
+	devs := fleet(8, 1)
+	w, err := newWorld("test", job, devs)
+	require.NoError(t, err)
+	need := max(w.memory(1, 4, true, false, 4, 1, 2), w.memory(1, 4, false, true, 1, 1, 2))
+	for i := range devs { // at the ends there is room for four layers, not for five
+		devs[i].Memory = lockstep.Bytes(need)
+	}
+	prev := healthy(t, job, devs)
+	require.Len(t, prev.Replicas, 2)
+	hurt := with(devs, 0, 1, 6)
+	p, err := Replan(job, hurt, prev, Options{})
+	require.NoError(t, err)
+	require.NoError(t, Verify(job, hurt, p))
+	require.Len(t, p.Replicas, 1)
+	require.Greater(t, len(p.Replicas[0].Stages), 3)
+	t.Logf("%d stages, %v of healthy %v", len(p.Replicas[0].Stages), p.Estimate.Iteration, prev.Estimate.Iteration)
+}
+
+func TestExpertParallelReplicasComeInMultiples(t *testing.T) {
+	job := jobOf(2, 4, 2, 8, 16)
+	job.Model.Experts, job.Model.TopK, job.Model.ExpertFFN = 8, 2, 840
+	job.Layout.EP = 2
+	devs := fleet(16, 2)
+	prev := healthy(t, job, devs)
+	require.NoError(t, Verify(job, devs, prev))
+	hurt := with(devs, 0, 0, 1)
+	p, err := Replan(job, hurt, prev, Options{})
+	require.NoError(t, err)
+	require.NoError(t, Verify(job, hurt, p))
+	require.Zero(t, len(p.Replicas)%2)
+}
+
+func TestAGroupMaySpanNodesOnlyIfAllowed(t *testing.T) {
+	job := jobOf(4, 2, 1, 8, 8)
+	devs := fleet(8, 2)
+	p := healthy(t, job, devs)
+	for _, r := range p.Replicas {
+		for _, s := range r.Stages {
+			require.LessOrEqual(t, s.Degree(), 2)
+		}
+	}
+	job.Allow.AllowCrossNodeTP = true
+	q := healthy(t, job, devs)
+	require.NoError(t, Verify(job, devs, q))
+	require.Equal(t, 4, q.Replicas[0].Stages[0].Degree())
+	require.LessOrEqual(t, q.Estimate.Iteration, p.Estimate.Iteration)
+	hurt := with(devs, 0, 1)
+	r, err := Replan(job, hurt, q, Options{})
+	require.NoError(t, err)
+	require.NoError(t, Verify(job, hurt, r))
 }

@@ -10,7 +10,7 @@ type lane struct {
 	room  int   // how many layers fit
 }
 
-// cost returns what the lane takes for layers a to b-1.
+// laneCost returns what a lane takes for layers a to b-1.
 func (w *world) laneCost(l *lane, a, b int) int64 {
 	return share(w.sum[b]-w.sum[a]+l.extra, l.rate) + l.wire*int64(b-a)
 }

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 )
 
 // Defaults of Options.
 const (
 	defaultDisturb   = 20_000 // millionths
 	budgetPerDevice  = 1000
-	leastBudget      = 500_000
+	leastBudget      = 400_000
 	deepBudget       = 2_000_000 // up to deepUnits, and twice as much up to smallUnits
 	seedShare        = 8         // one start may use this part of what is left
 	smallUnits       = 16
@@ -50,6 +51,11 @@ func Replan(job Job, devs []Device, prev *Plan, o Options) (*Plan, error) {
 	if prev != nil {
 		p.held = w.hold(prev)
 	}
+	return p.best(prev, o)
+}
+
+// best returns the best plan: the one before if nothing is faster.
+func (p *planner) best(prev *Plan, o Options) (*Plan, error) {
 	kept := p.kept(prev, o)
 	l := p.choose(prev, o)
 	switch {
@@ -59,17 +65,20 @@ func Replan(job Job, devs []Device, prev *Plan, o Options) (*Plan, error) {
 		return kept, nil
 	}
 	next, err := p.plan(l, prev, o)
-	if err == nil && prev != nil && job.Allow.AllowMigration {
+	if err != nil {
+		return nil, err
+	}
+	if prev != nil && p.w.job.Allow.AllowMigration {
 		if s := p.stay(prev); s != nil {
 			if other, err := p.plan(s, prev, o); err == nil && other.Estimate.Iteration < next.Estimate.Iteration {
 				next = other
 			}
 		}
 	}
-	if err == nil && kept != nil && kept.Estimate.Iteration <= next.Estimate.Iteration {
+	if kept != nil && kept.Estimate.Iteration <= next.Estimate.Iteration {
 		return kept, nil
 	}
-	return next, err
+	return next, nil
 }
 
 func newPlanner(w *world, o Options) *planner {
@@ -96,7 +105,19 @@ func (w *world) checkPrev(op string, prev *Plan) error {
 	if prev.Sum() != prev.Digest {
 		return bad("the plan is not the one that its digest is of")
 	}
+	seen := map[lockstep.DeviceID]bool{}
 	for i, r := range prev.Replicas {
+		if i > 0 && r.Number <= prev.Replicas[i-1].Number || r.Number < 0 {
+			return bad("replicas are not in the order of their numbers")
+		}
+		for _, s := range r.Stages {
+			for _, id := range s.Devices {
+				if seen[id] {
+					return bad("a device has two roles: " + errtext.Quote(id))
+				}
+				seen[id] = true
+			}
+		}
 		at := 0
 		for c := range w.chunks {
 			for j, s := range r.Stages {
@@ -394,7 +415,7 @@ func (p *planner) mend(prev *Plan) []*pipe {
 			slots, hops := q.shape.slots, q.shape.hops
 			virt := make([]int32, len(d)*w.chunks)
 			w.virtual(d, virt)
-			q.own = q.own || len(prev.Migrations) == 0 && len(prev.Estimate.Replicas) == len(prev.Replicas) &&
+			q.own = q.own || prev.Split[i] < 0 || prev.Split[i] > w.job.Micros || len(prev.Migrations) == 0 && len(prev.Estimate.Replicas) == len(prev.Replicas) &&
 				w.run(slots, hops, virt, prev.Split[i]) != int64(prev.Estimate.Replicas[i])
 		}
 		out = append(out, q)

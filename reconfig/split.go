@@ -1,7 +1,5 @@
 package reconfig
 
-// share of a step: how many micro-batches each replica takes.
-
 // stepOf returns of how many micro-batches a pipeline takes a multiple.
 func (s *shapes) stepOf(sh *shape) int {
 	if s.w.chunks > 1 {

@@ -9,8 +9,9 @@
 //
 // A [Machine] is in one [State]:
 //
-//   - Gathering: nodes join. With Min of them the last call begins, for those who are a little late; the round
-//     forms at its end, or as soon as Max nodes are there. Without Min nodes by the deadline Join it closes.
+//   - Gathering: nodes join. When a round of them could form the last call begins, for those who are a little late;
+//     the round forms at its end, or as soon as there are nodes for the largest one. If none could form once Join has
+//     passed, or later since some left in the last call, it closes.
 //   - Running: a round has formed.
 //   - Stopped: a round ended by a fault. Its nodes stay joined while they are heard. The scheduler decides what
 //     comes next: [Retry] gathers again, [Close] ends the job. The budget of restarts is the scheduler's, for only
@@ -28,9 +29,10 @@
 //
 //  1. Numbers of rounds strictly increase.
 //  2. A round has between Min and Max nodes, a multiple of Multiple, with ranks 0 to n-1, each once.
-//  3. A node that was in the last round keeps its rank if it is below the size of the new one.
+//  3. A node that was in the last round keeps its rank if it is below the size of the new one, also if it left and
+//     joined again in between.
 //  4. Only Retry leads out of Stopped, other than Close.
-//  5. Nothing is remembered of a node that left, but its rank until the next round forms.
+//  5. Nothing is remembered of a node that left, but its rank until the next round forms, if it was in the last.
 //
 // # Usage
 //
@@ -38,15 +40,15 @@
 //	events, err = m.Step(events[:0], now, rendezvous.Call{Kind: rendezvous.Join, Node: "n1", Slots: 8})
 //
 // At [Machine.NextWake] call Step with a [Tick]. On an event of kind Formed start the workers of Event.Round; on
-// Stopped stop them, then Retry or Close.
+// Stopped stop them; if m.State() is Stopped then, which it is not after CauseGrow and CauseRetry, Retry or Close.
 //
 // # Order of decision
 //
 // Time passes first: what falls due up to the time of a call happens before it, each at its own time; silence is
-// found before a round forms. What falls due at an instant happens at that instant. A round takes nodes that were
-// in the last one before others, these by rank and those by the time they joined and then by ID. Of the nodes of
-// the last round those whose rank is too high for the new one take the free ranks in the order of their ranks;
-// then newcomers take the rest.
+// found before a round forms, and of members that fall silent at once the first by ID is named. What falls due at an
+// instant happens at that instant. A round takes nodes that were in the last one before others, these by rank and
+// those by the time they joined and then by ID. Of the nodes of the last round those whose rank is too high for the
+// new one take the free ranks in the order of their ranks; then newcomers take the rest.
 //
 // # Errors
 //
@@ -60,8 +62,9 @@
 //
 // # Cost
 //
-// With n nodes a call that changes no round is O(n) and allocates only what a Join adds; forming a round is O(n log n) and allocates
-// its members. Memory is O(n).
+// With n nodes a call that changes no round is O(n) and allocates only what a Join adds; forming a round is O(n log n)
+// and allocates its members. A call for which something falls due works on a copy, and is O(n) for each instant at
+// which something did. Memory is O(n).
 //
 // # Limits
 //

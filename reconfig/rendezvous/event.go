@@ -27,7 +27,7 @@ const (
 	Heard CallKind = "heard" // Node is alive
 	Leave CallKind = "leave" // Node is gone: it said so, or the host found out
 	Fail  CallKind = "fail"  // workers of Node failed in Round; its agent lives on
-	Retry CallKind = "retry" // gather again: a restart is granted, or (while Running) wanted
+	Retry CallKind = "retry" // gather again: a restart is granted, or (while Running) wanted; while Gathering it changes nothing
 	Close CallKind = "close" // end it
 )
 
@@ -68,7 +68,7 @@ type Event struct {
 	Number uint64          `json:"number"`          // the round that formed or stopped; of EventClosed: the last that formed
 	Cause  lockstep.Reason `json:"cause,omitempty"` // why it stopped or closed
 	Node   lockstep.NodeID `json:"node,omitempty"`  // the member whose fault it was
-	Round  *Round          `json:"round,omitempty"` // of EventFormed
+	Round  *Round          `json:"round,omitempty"` // of EventFormed, the caller's own
 }
 
 // Member is one node of a Round.

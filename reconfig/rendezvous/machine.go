@@ -21,11 +21,12 @@ type Machine struct {
 	cfg     Config // with its defaults
 	now     int64  // of the last call
 	state   State
-	nodes   []entry // by ID
-	number  uint64  // of the last round that formed
-	since   int64   // when the state began; of Gathering the start of the deadline Join
-	call    int64   // end of the last call, Never while a round cannot form
-	started bool    // a call was accepted, so now and since are real
+	nodes   []entry  // by ID
+	gone    []former // of the last round that formed and left since, by ID
+	number  uint64   // of the last round that formed
+	since   int64    // when the state began; of Gathering the start of the deadline Join
+	call    int64    // end of the last call, Never while a round cannot form
+	started bool     // a call was accepted, so now and since are real
 }
 
 // entry is a node that has joined.
@@ -36,6 +37,12 @@ type entry struct {
 	heard  int64 // when last
 	rank   int   // in the last round that formed, or none
 	member bool  // of the running round
+}
+
+// former is a node of the last round that has left; it has its rank again if it joins before the next one.
+type former struct {
+	id   lockstep.NodeID
+	rank int
 }
 
 // New returns a Machine that gathers.
@@ -91,7 +98,7 @@ func (m *Machine) Step(dst []Event, now time.Time, c Call) ([]Event, error) {
 	if m.due() <= ns {
 		// What falls due may forbid c, and an error changes nothing, so time passes in a copy first.
 		copied := *m
-		copied.nodes = slices.Clone(m.nodes)
+		copied.nodes, copied.gone = slices.Clone(m.nodes), slices.Clone(m.gone)
 		next = &copied
 	}
 	out := dst
@@ -158,12 +165,7 @@ func (m *Machine) take(dst []Event, c Call) []Event {
 	case Heard:
 		m.nodes[i].heard = m.now
 	case Leave:
-		member := m.nodes[i].member
-		m.nodes = slices.Delete(m.nodes, i, i+1)
-		if member {
-			return m.stop(dst, CauseLeft, c.Node)
-		}
-		m.recall()
+		return m.part(dst, CauseLeft, func(e *entry) bool { return e.id == c.Node })
 	case Fail:
 		m.nodes[i].heard = m.now
 		return m.stop(dst, CauseFailed, c.Node)
@@ -183,7 +185,12 @@ func (m *Machine) take(dst []Event, c Call) []Event {
 // join adds the node of c, or notes that it is still there.
 func (m *Machine) join(dst []Event, i int, known bool, c Call) []Event {
 	if !known {
-		m.nodes = slices.Insert(m.nodes, i, entry{id: c.Node, slots: c.Slots, joined: m.now, heard: m.now, rank: none})
+		e := entry{id: c.Node, slots: c.Slots, joined: m.now, heard: m.now, rank: none}
+		if at, ok := findFormer(m.gone, c.Node); ok {
+			e.rank = m.gone[at].rank
+			m.gone = slices.Delete(m.gone, at, at+1)
+		}
+		m.nodes = slices.Insert(m.nodes, i, e)
 		m.recall()
 		return dst
 	}
@@ -195,6 +202,29 @@ func (m *Machine) join(dst []Event, i int, known bool, c Call) []Event {
 	return dst
 }
 
+// part takes out the nodes that are leaving, and ends the round if one of them is a member: by the first, by ID.
+func (m *Machine) part(dst []Event, cause lockstep.Reason, leaving func(*entry) bool) []Event {
+	var culprit lockstep.NodeID
+	m.nodes = slices.DeleteFunc(m.nodes, func(e entry) bool {
+		if !leaving(&e) {
+			return false
+		}
+		if e.member && culprit == "" {
+			culprit = e.id
+		}
+		if e.rank != none {
+			at, _ := findFormer(m.gone, e.id)
+			m.gone = slices.Insert(m.gone, at, former{id: e.id, rank: e.rank})
+		}
+		return true
+	})
+	if culprit != "" {
+		return m.stop(dst, cause, culprit)
+	}
+	m.recall()
+	return dst
+}
+
 // pass lets time pass to ns: what falls due on the way happens at its own time.
 func (m *Machine) pass(dst []Event, ns int64) []Event {
 	if !m.started {
@@ -202,7 +232,7 @@ func (m *Machine) pass(dst []Event, ns int64) []Event {
 	}
 	for {
 		due := m.due()
-		if due > ns {
+		if due > ns || due == instant.Never { // Never is also the last instant there is
 			break
 		}
 		m.now = max(m.now, due)
@@ -237,14 +267,10 @@ func (m *Machine) due() int64 {
 
 // fire does the one thing that is due at m.now: silence before anything else.
 func (m *Machine) fire(dst []Event) []Event {
+	silent := func(e *entry) bool { return instant.Add(e.heard, m.cfg.Silence) <= m.now }
 	for i := range m.nodes {
-		if e := m.nodes[i]; instant.Add(e.heard, m.cfg.Silence) <= m.now {
-			m.nodes = slices.Delete(m.nodes, i, i+1)
-			if e.member {
-				return m.stop(dst, CauseSilent, e.id)
-			}
-			m.recall()
-			return dst
+		if silent(&m.nodes[i]) {
+			return m.part(dst, CauseSilent, silent)
 		}
 	}
 	switch {
@@ -294,6 +320,7 @@ func (m *Machine) form(dst []Event) []Event {
 	n := m.cfg.size(len(order))
 	assign(order, n)
 	m.number++
+	m.gone = nil
 	m.state, m.since, m.call = Running, m.now, instant.Never
 	r := m.round()
 	return append(dst, Event{Kind: EventFormed, Time: lockstep.FromNanos(m.now), Number: r.Number, Round: &r})
@@ -339,7 +366,7 @@ func (m *Machine) close(dst []Event, cause lockstep.Reason) []Event {
 	if m.state == Running {
 		dst = m.stop(dst, cause, "")
 	}
-	m.state, m.since, m.call, m.nodes = Closed, m.now, instant.Never, nil
+	m.state, m.since, m.call, m.nodes, m.gone = Closed, m.now, instant.Never, nil, nil
 	return append(dst, Event{Kind: EventClosed, Time: lockstep.FromNanos(m.now), Number: m.number, Cause: cause})
 }
 
@@ -372,4 +399,9 @@ func (m *Machine) members() int {
 // find returns where the node is in m.nodes, or would be.
 func (m *Machine) find(id lockstep.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(m.nodes, id, func(e entry, id lockstep.NodeID) int { return cmp.Compare(e.id, id) })
+}
+
+// findFormer returns where the node is in gone, or would be.
+func findFormer(gone []former, id lockstep.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(gone, id, func(f former, id lockstep.NodeID) int { return cmp.Compare(f.id, id) })
 }

@@ -16,12 +16,16 @@ const (
 	version = 1
 )
 
+// maxNumber bounds the number of rounds of a saved form, so that it can go on to rise.
+const maxNumber = 1 << 62
+
 // image is the saved form of a Machine.
 type image struct {
 	Config  Config   `json:"config"`
 	Now     int64    `json:"now"`
 	State   State    `json:"state"`
-	Nodes   []record `json:"nodes"` // by ID
+	Nodes   []record `json:"nodes"`          // by ID
+	Gone    []ghost  `json:"gone,omitempty"` // by ID
 	Number  uint64   `json:"number"`
 	Since   int64    `json:"since"`
 	Call    int64    `json:"call"`
@@ -36,6 +40,12 @@ type record struct {
 	Heard  int64           `json:"heard"`
 	Rank   int             `json:"rank"`
 	Member bool            `json:"member,omitempty"`
+}
+
+// ghost is the saved form of a former.
+type ghost struct {
+	ID   lockstep.NodeID `json:"id"`
+	Rank int             `json:"rank"`
 }
 
 // Snapshot writes the whole machine: one line with format, version and SHA-256, then JSON. Equal machines give equal
@@ -61,6 +71,9 @@ func Restore(r io.Reader) (*Machine, error) {
 	for _, rec := range img.Nodes {
 		m.nodes = append(m.nodes, entry{id: rec.ID, slots: rec.Slots, joined: rec.Joined, heard: rec.Heard, rank: rec.Rank, member: rec.Member})
 	}
+	for _, g := range img.Gone {
+		m.gone = append(m.gone, former{id: g.ID, rank: g.Rank})
+	}
 	if err := m.sound(); err != nil {
 		return nil, err
 	}
@@ -77,14 +90,19 @@ func (m *Machine) image() image {
 		e := &m.nodes[i]
 		img.Nodes[i] = record{ID: e.id, Slots: e.slots, Joined: e.joined, Heard: e.heard, Rank: e.rank, Member: e.member}
 	}
+	for _, f := range m.gone {
+		img.Gone = append(img.Gone, ghost{ID: f.id, Rank: f.rank})
+	}
 	return img
+}
+
+// bad returns the error of a saved form that cannot be.
+func bad(field, value, reason string) error {
+	return fault(lockstep.ErrInvalid, "restore", field, value, reason)
 }
 
 // sound says whether Step could have made m.
 func (m *Machine) sound() error {
-	bad := func(field, value, reason string) error {
-		return fault(lockstep.ErrInvalid, "restore", field, value, reason)
-	}
 	switch m.state {
 	case Gathering, Running, Stopped, Closed:
 	default:
@@ -96,21 +114,35 @@ func (m *Machine) sound() error {
 	if m.number == 0 && (m.state == Running || m.state == Stopped) {
 		return bad("number", "0", "no round has formed in this state")
 	}
+	if m.number > maxNumber {
+		return bad("number", strconv.FormatUint(m.number, 10), "are more rounds than can have been")
+	}
 	if (m.state == Closed && len(m.nodes) != 0) || len(m.nodes) > 2*maxNodes {
 		return bad("nodes", strconv.Itoa(len(m.nodes)), "are too many in this state")
 	}
-	if m.due() <= m.now && m.state != Closed && m.started {
+	if due := m.due(); due <= m.now && due != instant.Never {
 		return bad("now", strconv.FormatInt(m.now, 10), "something was due before")
 	}
-	if (m.call != instant.Never) != (m.state == Gathering && m.cfg.LastCall != Never && m.cfg.size(len(m.nodes)) > 0) {
+	if !m.soundCall() {
 		return bad("call", strconv.FormatInt(m.call, 10), "does not fit the state")
 	}
-	return m.soundNodes(bad)
+	if err := m.soundNodes(); err != nil {
+		return err
+	}
+	return m.soundRanks()
 }
 
-// soundNodes says whether the nodes of m could be.
-func (m *Machine) soundNodes(bad func(field, value, reason string) error) error {
-	ranks := map[int]bool{}
+// soundCall says whether the end of the last call could be: it was set between the begin of the state and now, and
+// is the last instant if it would lie beyond.
+func (m *Machine) soundCall() bool {
+	if m.state != Gathering || m.cfg.size(len(m.nodes)) == 0 {
+		return m.call == instant.Never
+	}
+	return m.call >= instant.Add(m.since, m.cfg.LastCall) && m.call <= instant.Add(m.now, m.cfg.LastCall)
+}
+
+// soundNodes says whether the nodes of m could be, but for their ranks.
+func (m *Machine) soundNodes() error {
 	members := 0
 	for i := range m.nodes {
 		e := &m.nodes[i]
@@ -122,32 +154,55 @@ func (m *Machine) soundNodes(bad func(field, value, reason string) error) error 
 			return bad(field+".slots", strconv.Itoa(e.slots), "is out of range")
 		case e.joined < 0 || e.joined > e.heard || e.heard > m.now:
 			return bad(field+".heard", strconv.FormatInt(e.heard, 10), "is not between joined and now")
-		case e.rank < none || e.rank >= m.cfg.Max || (e.rank == none && e.member) || (e.rank != none && ranks[e.rank]):
-			return bad(field+".rank", strconv.Itoa(e.rank), "cannot be")
-		case e.rank != none && m.number == 0:
-			return bad(field+".rank", strconv.Itoa(e.rank), "no round has formed")
-		}
-		if e.rank != none {
-			ranks[e.rank] = true
+		case e.member && e.joined > m.since:
+			return bad(field+".joined", strconv.FormatInt(e.joined, 10), "is after its round formed")
 		}
 		if e.member {
 			members++
 		}
 	}
-	want := 0
-	if m.state == Running {
-		want = m.cfg.size(members)
-		if want == 0 {
-			return bad("nodes", strconv.Itoa(members), "are too few members for a round")
+	if m.state != Running {
+		if members > 0 {
+			return bad("nodes", strconv.Itoa(members), "are members, and no round runs")
 		}
+		return nil
 	}
-	if members != want {
-		return bad("nodes", strconv.Itoa(members), "are not as many members as the state has")
+	if members == 0 || m.cfg.size(members) != members {
+		return bad("nodes", strconv.Itoa(members), "are not as many members as a round has")
 	}
+	return nil
+}
+
+// soundRanks says whether the ranks of the nodes of m, and of those that are gone, could be: those of members are
+// below their number, and no two are the same.
+func (m *Machine) soundRanks() error {
+	below := m.cfg.Max
+	switch {
+	case m.state == Running:
+		below = m.members()
+	case m.number == 0 || m.state == Closed:
+		below = 0
+	}
+	ranks := map[int]bool{}
 	for i := range m.nodes {
-		if e := &m.nodes[i]; e.member && e.rank >= members {
-			return bad("nodes["+strconv.Itoa(i)+"].rank", strconv.Itoa(e.rank), "is not below the size of the round")
+		e := &m.nodes[i]
+		if e.rank == none && !e.member {
+			continue
 		}
+		if e.rank < 0 || e.rank >= below || ranks[e.rank] || (m.state == Running && !e.member) {
+			return bad("nodes["+strconv.Itoa(i)+"].rank", strconv.Itoa(e.rank), "cannot be")
+		}
+		ranks[e.rank] = true
+	}
+	for i, f := range m.gone {
+		field := "gone[" + strconv.Itoa(i) + "]"
+		if _, back := m.find(f.id); back || f.id == "" || (i > 0 && m.gone[i-1].id >= f.id) {
+			return bad(field+".id", errtext.Quote(string(f.id)), "is not after the one before, or has joined")
+		}
+		if f.rank < 0 || f.rank >= below || ranks[f.rank] {
+			return bad(field+".rank", strconv.Itoa(f.rank), "cannot be")
+		}
+		ranks[f.rank] = true
 	}
 	return nil
 }
