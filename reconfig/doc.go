@@ -12,8 +12,9 @@
 //   - [Estimate]: the slowest replica, by the critical path of its schedule (package pipeline), and then the exchange of
 //     gradients. There is one evaluator, [Evaluate]. Fluid is a bound: all work spread over all live devices by speed.
 //   - [Migration]: one stage of a micro-batch, computed by the same stage of a peer.
-//   - [Moves]: which state goes from whom to whom so that every device has what a plan wants of it, in phases that no
-//     device's memory is too small for. Moves name the digest of their plan; a [Driver] has all members act or none.
+//
+// Package reconfig/moves says which state goes from whom to whom to follow a plan, package reconfig/resize what a change of
+// size means to batch and data, package reconfig/rendezvous who takes part.
 //
 // # Usage
 //
@@ -47,9 +48,9 @@
 //
 // # Cost
 //
-// Replan simulates about 1000 schedule operations for each device, at least 400 thousand, up to 64 devices 2 million
-// and up to 16 devices 4 million, of which each takes some nanoseconds (BenchmarkReplan has sizes up to 16,384 devices; benchmarks/reconfig compares times). Besides that it is
-// O(devices · log devices + groups). Replicas of equal shape share simulations.
+// Replan simulates about 1000 schedule operations for each device, at least 300 thousand, up to 64 devices 2 million and
+// up to 16 devices 4 million, of which each takes some nanoseconds (BenchmarkReplan has sizes up to 16,384 devices).
+// Besides that it is O(devices · log devices + groups). Replicas of equal shape share simulations.
 //
 // # Limits
 //
@@ -64,6 +65,6 @@
 // Levels and the rule degree × slowest device: ResiHP, arXiv 2605.06374v2 (2026), scheduler section. Pipelines of unequal
 // stages for any number of nodes, and gradients exchanged layer by layer: Jang et al., "Oobleck", SOSP 2023. Work done by
 // peers of the same stage: Gandhi et al., "ReCycle", SOSP 2024. Non-uniform devices, groups and layers together: Li et
-// al., "Malleus" (arXiv 2410.13333, 2024); degrees that are no power of two: "Nonuniform-Tensor-Parallelism" (arXiv
-// 2504.06095, 2025). Everything that breaks even before it is done: Wu et al., "FALCON" (ATC 2025), mitigation section.
+// al., "Malleus" (arXiv 2410.13333, 2024); degrees that are no power of two: arXiv 2504.06095 (2025). To replan only
+// where that breaks even: Wu et al., "FALCON" (ATC 2025), mitigation section (ski rental).
 package reconfig

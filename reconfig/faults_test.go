@@ -338,7 +338,7 @@ func TestDigestIsTheSameOnEveryPlatform(t *testing.T) {
 	q, err := Replan(job, devs, p, Options{})
 	require.NoError(t, err)
 	require.NoError(t, Verify(job, devs, q))
-	require.Equal(t, "a7c574ea216c46decf6954024fdc6711a8c8f029409cba6f434c2f079c28e25f e3e3019a784deb763ce5f52fb3c130b8cc575a7cfd5bc414f90284ac6df013b8", p.Digest.String()+" "+q.Digest.String())
+	require.Equal(t, "22b285fff709afa0475ba77f98335f7df79680b7b2ca752e1c92a6061eedccc2 3a90fedbea4a61c58481fd6c8ac29c926bd8d109952a3c3728b3989ac1d753f0", p.Digest.String()+" "+q.Digest.String())
 }
 
 func TestTiedReplicasWithoutWorkToShareTakeTheirOwnTime(t *testing.T) {

@@ -97,12 +97,3 @@ type Estimate struct {
 	Devices   int             `json:"devices"`   // Devices is how many have a role.
 	Memory    lockstep.Bytes  `json:"memory"`    // Memory is the most that one device needs, reserve included; 0 where no device states its memory.
 }
-
-// Part is a kind of state.
-type Part string
-
-// The kinds of state.
-const (
-	Parameters Part = "parameters" // Parameters are the weights.
-	Optimizer  Part = "optimizer"  // Optimizer is its moments and master weights.
-)

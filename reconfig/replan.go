@@ -12,12 +12,12 @@ import (
 const (
 	defaultDisturb   = 20_000 // millionths
 	budgetPerDevice  = 1000
-	leastBudget      = 400_000
+	leastBudget      = 300_000
 	deepBudget       = 2_000_000 // up to deepUnits, and twice as much up to smallUnits
 	seedShare        = 8         // one start may use this part of what is left
-	smallUnits       = 16
-	deepUnits        = 64 // up to how many devices every division is improved by simulation
-	maxSeedReplicas  = 4  // how many numbers of replicas a plan from scratch tries, beyond deepUnits
+	smallUnits       = 16        // up to how many devices every division is improved by simulation
+	deepUnits        = 64        // up to how many devices more starts are tried
+	maxSeedReplicas  = 4         // how many numbers of replicas a plan from scratch tries, beyond deepUnits
 	maxDropsOneByOne = 8
 )
 
@@ -84,9 +84,10 @@ func (p *planner) best(prev *Plan, o Options) (*Plan, error) {
 func newPlanner(w *world, o Options) *planner {
 	p := &planner{w: w, s: shapes{w: w, all: map[string]*shape{}}}
 	p.budget = cmp.Or(o.Budget, max(leastBudget, budgetPerDevice*int64(len(w.units))))
-	if p.s.deep = len(w.units) <= deepUnits; p.s.deep && o.Budget == 0 {
+	p.s.deep = len(w.units) <= smallUnits
+	if o.Budget == 0 && len(w.units) <= deepUnits {
 		p.budget = deepBudget
-		if len(w.units) <= smallUnits {
+		if p.s.deep {
 			p.budget *= 2
 		}
 	}
@@ -397,7 +398,7 @@ func (p *planner) mend(prev *Plan) []*pipe {
 	p.room(l)
 	var out []*pipe
 	for i, r := range prev.Replicas {
-		q := &pipe{number: r.Number}
+		q := &pipe{number: r.Number, own: slices.ContainsFunc(prev.Migrations, func(m Migration) bool { return m.Owner == i || m.Host == i })}
 		var d division
 		for _, s := range r.Stages {
 			g, lost := p.left(s)

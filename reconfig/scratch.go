@@ -72,12 +72,13 @@ func (p *planner) largestDegree(n int) int32 {
 func (p *planner) scratch() []*layout {
 	p.s.use(nil)
 	w := p.w
+	stop := w.ops + (p.budget-w.ops)*3/4
 	var out []*layout
 	for _, wide := range []bool{true, false} {
 		groups := p.groups(wide)
 		if len(groups) <= maxPartitioned && !w.job.Allow.FixedStages && !w.job.Allow.Uniform {
 			for _, g := range p.divided(groups) {
-				out = append(out, p.partitioned(g)...)
+				out = append(out, p.partitioned(g, stop)...)
 			}
 			continue
 		}
@@ -157,9 +158,8 @@ func (p *planner) divided(groups []*group) [][]*group {
 const maxDivided = 8
 
 // partitioned returns layouts for every way to make replicas of so many groups, and
-// of fewer: the longest replica gets the fastest groups, or the
-// slowest.
-func (p *planner) partitioned(groups []*group) []*layout {
+// of fewer, until stop: the longest replica gets the fastest groups, or the slowest.
+func (p *planner) partitioned(groups []*group, stop int64) []*layout {
 	var out []*layout
 	a := p.w.job.Allow
 	least := max(1, len(groups)-2)
@@ -170,6 +170,9 @@ func (p *planner) partitioned(groups []*group) []*layout {
 		var sizes []int
 		var split func(left, most int)
 		split = func(left, most int) {
+			if p.w.ops >= stop {
+				return // the rest is for the search
+			}
 			if left == 0 {
 				if len(sizes) >= a.MinReplicas && len(sizes)%p.w.job.Layout.EP == 0 {
 					out = append(out, p.layout(dealSizes(groups, sizes, false)))

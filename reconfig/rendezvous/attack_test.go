@@ -128,6 +128,9 @@ func TestForgedMachinesAreRefused(t *testing.T) {
 	}{
 		{gathering.m, `"call":[0-9]+`, `"call":9223372036854775806`},
 		{gathering.m, `"call":[0-9]+`, `"call":9223372036854775807`},
+		{gathering.m, `"call":[0-9]+`, `"call":1767225602000000001`},
+		{gathering.m, `"joined":[0-9]+`, `"joined":1767225602000000000`},
+		{gathering.m, `"heard":[0-9]+`, `"heard":1767225602000000001`},
 		{gathering.m, `"number":1`, `"number":18446744073709551615`},
 		{gathering.m, `"id":"c"`, `"id":"a"`},
 		{gathering.m, `"id":"c"`, `"id":"e"`},
@@ -163,4 +166,42 @@ func TestCapacityOfTheLargestRoundEndsTheLastCall(t *testing.T) {
 	require.Equal(t, []string{"2s formed 2"}, d.at(time.Hour, Call{}))
 	r, _ := d.m.Round()
 	require.Equal(t, []Member{{"0", 1, 0}, {"3", 1, 1}, {"4", 1, 2}}, r.Members, "six waits, since the others were there before")
+}
+
+func TestNodeThatReportsAFailureIsAlive(t *testing.T) {
+	d := drive(t, Config{Min: 1, LastCall: second})
+	d.at(0, join("a"))
+	require.Equal(t, []string{"10s stopped 1 failed a"}, d.at(10*second, Call{Kind: Fail, Node: "a", Round: 1}))
+	d.at(20*second, Call{})
+	require.Equal(t, 1, d.m.Len())
+	d.at(25*second, Call{})
+	require.Zero(t, d.m.Len())
+}
+
+func TestRetryWhileARoundRunsIsNoFault(t *testing.T) {
+	d := drive(t, Config{Min: 1, Max: 3, Silence: Never, LastCall: second})
+	d.at(0, join("a"))
+	d.at(0, join("b"))
+	d.at(second, Call{})
+	require.Equal(t, []string{"2s stopped 1 retry"}, d.at(2*second, Call{Kind: Retry}))
+	require.Equal(t, Gathering, d.m.State())
+	require.Equal(t, []string{"3s formed 2"}, d.at(time.Hour, Call{}))
+	require.Equal(t, []string{"1h0m0s stopped 2 retry", "1h0m0s formed 3"}, func() []string {
+		d.m.cfg.Max = 2 // as many as there are
+		return d.at(time.Hour, Call{Kind: Retry})
+	}())
+}
+
+func TestOnlyMembersFailInARound(t *testing.T) {
+	d := drive(t, Config{Min: 2, Silence: Never})
+	for _, n := range []string{"a", "b", "c"} {
+		d.at(0, join(n))
+	}
+	for _, kind := range []CallKind{Fail, Leave} {
+		_, err := d.m.Step(nil, start, Call{Kind: kind, Node: "c", Round: 1})
+		require.ErrorIs(t, err, lockstep.ErrStale)
+	}
+	require.Empty(t, d.at(0, Call{Kind: Leave, Node: "c"}))
+	require.Equal(t, []string{"0s stopped 1 closed", "0s closed 1 closed"}, d.at(0, Call{Kind: Close}))
+	require.Empty(t, d.at(0, Call{Kind: Close}), "closed it is")
 }

@@ -13,6 +13,9 @@ import (
 
 const in = instant.In("rendezvous")
 
+// step is the operation that errors name.
+const step = "step"
+
 // none is the rank of a node that was not in the last round.
 const none = -1
 
@@ -84,13 +87,12 @@ func (m *Machine) NextWake(now time.Time) (time.Time, bool) {
 
 // Step lets time pass to now and then takes c. It appends what happened to dst, in order.
 func (m *Machine) Step(dst []Event, now time.Time, c Call) ([]Event, error) {
-	const op = "step"
-	ns, err := in.SinceEpoch(op, "now", now)
+	ns, err := in.SinceEpoch(step, "now", now)
 	if err != nil {
 		return dst, err
 	}
 	if m.started {
-		if err := in.NotBefore(op, "now", now, ns, m.now); err != nil {
+		if err := in.NotBefore(step, "now", now, ns, m.now); err != nil {
 			return dst, err
 		}
 	}
@@ -117,41 +119,49 @@ func (m *Machine) Step(dst []Event, now time.Time, c Call) ([]Event, error) {
 
 // check says whether c may be taken in the present state.
 func (m *Machine) check(c Call) error {
-	const op = "step"
-	i, known := m.find(c.Node)
 	switch c.Kind {
 	case Tick, Close:
 		return nil
 	case Retry:
 		if m.state == Closed {
-			return fault(lockstep.ErrConflict, op, "Kind", string(c.Kind), "the machine is closed")
+			return fault(lockstep.ErrConflict, step, "Kind", string(c.Kind), "the machine is closed")
 		}
 		return nil
 	case Join:
-		if c.Node == "" {
-			return fault(lockstep.ErrInvalid, op, "Node", "", "must be given")
-		}
-		if c.Slots < 1 || c.Slots > maxSlots {
-			return fault(lockstep.ErrInvalid, op, "Slots", strconv.Itoa(c.Slots), "must lie between 1 and "+strconv.Itoa(maxSlots))
-		}
-		if m.state == Closed {
-			return fault(lockstep.ErrConflict, op, "Node", errtext.Quote(string(c.Node)), "the machine is closed")
-		}
-		if !known && len(m.nodes) >= 2*maxNodes {
-			return fault(lockstep.ErrConflict, op, "Node", errtext.Quote(string(c.Node)), "too many nodes have joined")
-		}
-		return nil
+		return m.checkJoin(c)
 	case Heard, Leave, Fail:
+		return m.checkNode(c)
 	default:
-		return fault(lockstep.ErrInvalid, op, "Kind", errtext.Quote(string(c.Kind)), "is no kind of call")
+		return fault(lockstep.ErrInvalid, step, "Kind", errtext.Quote(string(c.Kind)), "is no kind of call")
 	}
+}
+
+// checkJoin says whether the node of c may join.
+func (m *Machine) checkJoin(c Call) error {
+	if c.Node == "" {
+		return fault(lockstep.ErrInvalid, step, "Node", "", "must be given")
+	}
+	if c.Slots < 1 || c.Slots > maxSlots {
+		return fault(lockstep.ErrInvalid, step, "Slots", strconv.Itoa(c.Slots), "must lie between 1 and "+strconv.Itoa(maxSlots))
+	}
+	if m.state == Closed {
+		return fault(lockstep.ErrConflict, step, "Node", errtext.Quote(string(c.Node)), "the machine is closed")
+	}
+	if _, known := m.find(c.Node); !known && len(m.nodes) >= 2*maxNodes {
+		return fault(lockstep.ErrConflict, step, "Node", errtext.Quote(string(c.Node)), "too many nodes have joined")
+	}
+	return nil
+}
+
+// checkNode says whether c may be said of its node.
+func (m *Machine) checkNode(c Call) error {
+	i, known := m.find(c.Node)
 	if !known {
-		return fault(lockstep.ErrUnknown, op, "Node", errtext.Quote(string(c.Node)), "has not joined, or has left")
+		return fault(lockstep.ErrUnknown, step, "Node", errtext.Quote(string(c.Node)), "has not joined, or has left")
 	}
-	if c.Kind == Fail || (c.Kind == Leave && c.Round != 0) {
-		if m.state != Running || c.Round != m.number || !m.nodes[i].member {
-			return fault(lockstep.ErrStale, op, "Round", strconv.FormatUint(c.Round, 10), "is not the running round of that node")
-		}
+	ofRound := c.Kind == Fail || (c.Kind == Leave && c.Round != 0)
+	if ofRound && (m.state != Running || c.Round != m.number || !m.nodes[i].member) {
+		return fault(lockstep.ErrStale, step, "Round", strconv.FormatUint(c.Round, 10), "is not the running round of that node")
 	}
 	return nil
 }

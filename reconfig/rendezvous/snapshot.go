@@ -103,13 +103,20 @@ func bad(field, value, reason string) error {
 
 // sound says whether Step could have made m.
 func (m *Machine) sound() error {
+	for _, check := range [...]func() error{m.soundState, m.soundTime, m.soundNodes, m.soundRanks} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// soundState says whether the state of m could be, with as many rounds and nodes.
+func (m *Machine) soundState() error {
 	switch m.state {
 	case Gathering, Running, Stopped, Closed:
 	default:
 		return bad("state", errtext.Quote(string(m.state)), "is no state")
-	}
-	if m.now < 0 || m.since < 0 || m.since > m.now || (!m.started && (m.now != 0 || len(m.nodes) != 0)) {
-		return bad("now", strconv.FormatInt(m.now, 10), "is not after what happened")
 	}
 	if m.number == 0 && (m.state == Running || m.state == Stopped) {
 		return bad("number", "0", "no round has formed in this state")
@@ -120,16 +127,21 @@ func (m *Machine) sound() error {
 	if (m.state == Closed && len(m.nodes) != 0) || len(m.nodes) > 2*maxNodes {
 		return bad("nodes", strconv.Itoa(len(m.nodes)), "are too many in this state")
 	}
+	return nil
+}
+
+// soundTime says whether the times of m could be.
+func (m *Machine) soundTime() error {
+	if m.now < 0 || m.since < 0 || m.since > m.now || (!m.started && (m.now != 0 || len(m.nodes) != 0)) {
+		return bad("now", strconv.FormatInt(m.now, 10), "is not after what happened")
+	}
 	if due := m.due(); due <= m.now && due != instant.Never {
 		return bad("now", strconv.FormatInt(m.now, 10), "something was due before")
 	}
 	if !m.soundCall() {
 		return bad("call", strconv.FormatInt(m.call, 10), "does not fit the state")
 	}
-	if err := m.soundNodes(); err != nil {
-		return err
-	}
-	return m.soundRanks()
+	return nil
 }
 
 // soundCall says whether the end of the last call could be: it was set between the begin of the state and now, and
@@ -143,7 +155,6 @@ func (m *Machine) soundCall() bool {
 
 // soundNodes says whether the nodes of m could be, but for their ranks.
 func (m *Machine) soundNodes() error {
-	members := 0
 	for i := range m.nodes {
 		e := &m.nodes[i]
 		field := "nodes[" + strconv.Itoa(i) + "]"
@@ -157,18 +168,10 @@ func (m *Machine) soundNodes() error {
 		case e.member && e.joined > m.since:
 			return bad(field+".joined", strconv.FormatInt(e.joined, 10), "is after its round formed")
 		}
-		if e.member {
-			members++
-		}
 	}
-	if m.state != Running {
-		if members > 0 {
-			return bad("nodes", strconv.Itoa(members), "are members, and no round runs")
-		}
-		return nil
-	}
-	if members == 0 || m.cfg.size(members) != members {
-		return bad("nodes", strconv.Itoa(members), "are not as many members as a round has")
+	members := m.members()
+	if (members > 0) != (m.state == Running) || members > 0 && m.cfg.size(members) != members {
+		return bad("nodes", strconv.Itoa(members), "are not as many members as the state has")
 	}
 	return nil
 }
@@ -184,25 +187,33 @@ func (m *Machine) soundRanks() error {
 		below = 0
 	}
 	ranks := map[int]bool{}
+	fits := func(rank int) bool {
+		ok := rank >= 0 && rank < below && !ranks[rank]
+		ranks[rank] = true
+		return ok
+	}
 	for i := range m.nodes {
 		e := &m.nodes[i]
 		if e.rank == none && !e.member {
 			continue
 		}
-		if e.rank < 0 || e.rank >= below || ranks[e.rank] || (m.state == Running && !e.member) {
+		if !fits(e.rank) || (m.state == Running && !e.member) {
 			return bad("nodes["+strconv.Itoa(i)+"].rank", strconv.Itoa(e.rank), "cannot be")
 		}
-		ranks[e.rank] = true
 	}
+	return m.soundGone(fits)
+}
+
+// soundGone says whether those that are gone could be.
+func (m *Machine) soundGone(fits func(rank int) bool) error {
 	for i, f := range m.gone {
 		field := "gone[" + strconv.Itoa(i) + "]"
 		if _, back := m.find(f.id); back || f.id == "" || (i > 0 && m.gone[i-1].id >= f.id) {
 			return bad(field+".id", errtext.Quote(string(f.id)), "is not after the one before, or has joined")
 		}
-		if f.rank < 0 || f.rank >= below || ranks[f.rank] {
+		if !fits(f.rank) {
 			return bad(field+".rank", strconv.Itoa(f.rank), "cannot be")
 		}
-		ranks[f.rank] = true
 	}
 	return nil
 }
