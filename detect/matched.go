@@ -7,7 +7,7 @@ import (
 
 // moments are means over iterations of what a fault would do to them: of the square of its shift,
 // of the product of neighbouring shifts, and of the shift.
-type moments struct{ mean, square, product, before float64 }
+type moments struct{ mean, square, product, fourth, before float64 }
 
 // MatchedTest finds a slow stage of one replica from nothing but the times of whole iterations,
 // and says which it may be. For every place and some factors it follows what each iteration should
@@ -159,6 +159,7 @@ func (t *MatchedTest) average(e *Expectation) {
 		m.mean += float64(gain * (shift - m.mean))
 		m.square += float64(gain * (float64(shift*shift) - m.square))
 		m.product += float64(gain * (float64(shift*m.before) - m.product))
+		m.fourth += float64(gain * (float64(float64(shift*shift)*float64(shift*shift)) - m.fourth))
 		m.before = shift
 	}
 }

@@ -5,7 +5,7 @@ import "math"
 // matchedExcess is by how much, in logarithms, the odds of a fault have to exceed the threshold,
 // besides: they count with the chance that it is this fault, and some information goes into
 // learning level and scale.
-const matchedExcess = 3.4
+const matchedExcess = 3.1
 
 // reach returns the chance that a sum which gains half of its variance in the mean, as the
 // logarithm of odds does (a gain of j in all has the variance 2 j), passes a limit on its way: the

@@ -37,8 +37,8 @@ type seriesImage struct {
 // branchImage holds odds, level, last, age, size and rough.
 type branchImage [6]float64
 
-// momentImage holds mean, square, product and before.
-type momentImage [4]float64
+// momentImage holds mean, square, product, fourth and before.
+type momentImage [5]float64
 
 // Snapshot writes configuration and state for RestoreMatched. Equal tests give equal bytes.
 func (t *MatchedTest) Snapshot(w io.Writer) error {
@@ -69,7 +69,7 @@ func (t *MatchedTest) image() *matchedImage {
 	img := &matchedImage{Config: t.cfg, Warm: slices.Clone(t.warm), Seen: t.seen, Standing: t.standing, Total: t.total}
 	if t.seen > 0 {
 		for _, m := range t.moments {
-			img.Moments = append(img.Moments, momentImage{m.mean, m.square, m.product, m.before})
+			img.Moments = append(img.Moments, momentImage{m.mean, m.square, m.product, m.fourth, m.before})
 		}
 	}
 	if !t.learning() {
@@ -108,10 +108,10 @@ func (t *MatchedTest) restore(img *matchedImage) string {
 		return "total: out of range"
 	}
 	for i, m := range img.Moments {
-		if !allKnown(m[:]) || m[0] < 0 || m[1] < 0 {
+		if !allKnown(m[:]) || m[0] < 0 || m[1] < 0 || m[3] < 0 {
 			return "moments: out of range"
 		}
-		t.moments[i] = moments{m[0], m[1], m[2], m[3]}
+		t.moments[i] = moments{m[0], m[1], m[2], m[3], m[4]}
 	}
 	if known {
 		if reason := t.series.restore(img.Series); reason != "" {

@@ -16,16 +16,48 @@ func (t *MatchedTest) Detectable(replica, stage int) (factor float64, ok bool) {
 	}
 	at := (replica*c.Stages + stage) * len(c.Factors)
 	want := math.Sqrt(t.needed)
-	below, had := 1.0, 0.0
-	for i, f := range c.Factors {
-		has := math.Sqrt(t.information(&t.moments[at+i]))
-		above := float64(f) / float64(pipeline.Same)
-		if has >= want {
-			return below + (above-below)*(want-had)/(has-had), true
+	// What a fault shows as a convex function of its factor, known at the factors looked for.
+	var before, left point
+	left.x = 1
+	for i := range c.Factors {
+		right := t.shown(at, i)
+		if right.y >= want {
+			return solve(before, left, right, t.shown(at, min(i+1, len(c.Factors)-1)), want), true
 		}
-		below, had = above, has
+		before, left = left, right
 	}
 	return 0, false
+}
+
+// point is a factor and the root of the information that a fault of that size gives.
+type point struct{ x, y float64 }
+
+func (t *MatchedTest) shown(at, i int) point {
+	return point{float64(t.cfg.Factors[i]) / float64(pipeline.Same), math.Sqrt(t.information(&t.moments[at+i]))}
+}
+
+// solve returns the x between left and right at which a convex function through four points is y.
+// It lies above the chords on either side drawn on, which are taken for it, so that the x is not
+// too small.
+func solve(before, left, right, after point, y float64) float64 {
+	slope := func(a, b point, none float64) float64 {
+		if b.x <= a.x || a.x < 1 {
+			return none
+		}
+		return (b.y - a.y) / (b.x - a.x)
+	}
+	chord := slope(left, right, 0)
+	rise, fall := slope(before, left, 0), slope(right, after, chord)
+	low, high := left.x, right.x
+	for range 30 {
+		x := (low + high) / 2
+		if max(left.y+float64(rise*(x-left.x)), right.y-float64(fall*(right.x-x))) < y {
+			low = x
+		} else {
+			high = x
+		}
+	}
+	return high
 }
 
 // information returns the mean of the logarithm of a fault's odds after a horizon of it.
@@ -37,7 +69,12 @@ func (t *MatchedTest) information(m *moments) float64 {
 	// What all shifts have in common may as well be a level that was learned too low.
 	steady := float64(m.mean*m.mean) * s.weight(t.cfg.Horizon)
 	lost := s.unsure / (s.unsure + s.sure(t.cfg.Horizon))
-	return (all - float64(steady*lost)) / (2 * s.fresh())
+	// Where few iterations show a fault, often fewer do within the horizon than in the mean.
+	rare := 1.0
+	if m.square > 0 {
+		rare += max(m.fourth/float64(m.square*m.square)-1, 0) / float64(t.cfg.Horizon)
+	}
+	return (all - float64(steady*lost)) / float64(2*s.fresh()*math.Sqrt(rare))
 }
 
 // AppendSuspects appends to dst the places that the evidence points to, likeliest first, at most

@@ -338,7 +338,7 @@ func TestDigestIsTheSameOnEveryPlatform(t *testing.T) {
 	q, err := Replan(job, devs, p, Options{})
 	require.NoError(t, err)
 	require.NoError(t, Verify(job, devs, q))
-	require.Equal(t, "22b285fff709afa0475ba77f98335f7df79680b7b2ca752e1c92a6061eedccc2 3a90fedbea4a61c58481fd6c8ac29c926bd8d109952a3c3728b3989ac1d753f0", p.Digest.String()+" "+q.Digest.String())
+	require.Equal(t, "3347e570b6615e9300ad1db651d54227a0076e16a31d6fd2486b16c53b3d61d1 c02193b20e83a6380459e22afc7626e6509e871340f4a542e5ca472d37078ad8", p.Digest.String()+" "+q.Digest.String())
 }
 
 func TestTiedReplicasWithoutWorkToShareTakeTheirOwnTime(t *testing.T) {

@@ -44,7 +44,7 @@ type Device struct {
 // Job is what is to be laid out.
 type Job struct {
 	Model     perfmodel.Model     `json:"model"`               // Model is the shape of the transformer.
-	Layout    perfmodel.Layout    `json:"layout"`              // Layout is the healthy layout: degrees, ZeRO, recomputation, precision. TP, PP and DP are where the search begins; TP and DP are also upper bounds.
+	Layout    perfmodel.Layout    `json:"layout"`              // Layout is the healthy layout: degrees, ZeRO, recomputation, precision. TP, PP and DP are what a first plan keeps to where that is possible, and where the search begins; no group is larger than TP.
 	Micros    int                 `json:"micros"`              // Micros is how many micro-batches a step has, over all replicas.
 	Batch     perfmodel.Batch     `json:"batch"`               // Batch is a typical micro-batch; with no Tokens it is 1 token, and memory counts no activations to speak of.
 	Flash     bool                `json:"flash,omitempty"`     // Flash says that attention never stores its scores.
@@ -98,6 +98,7 @@ type Constraints struct {
 	MinTP            int  `json:"minTP,omitempty"`            // MinTP is the least degree; 0 means 1.
 	MaxStages        int  `json:"maxStages,omitempty"`        // MaxStages is the longest pipeline; 0 means twice Layout.PP.
 	MinReplicas      int  `json:"minReplicas,omitempty"`      // MinReplicas is how many replicas there must be; 0 means 1.
+	MaxReplicas      int  `json:"maxReplicas,omitempty"`      // MaxReplicas is how many there may be, as when shorter pipelines make room for more; 0 means Layout.DP.
 }
 
 // Options tune Replan. The zero value works.

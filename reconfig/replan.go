@@ -75,10 +75,78 @@ func (p *planner) best(prev *Plan, o Options) (*Plan, error) {
 			}
 		}
 	}
+	if other := p.uniform(prev, o); other != nil && other.Estimate.Iteration < next.Estimate.Iteration {
+		least := quotient(int64(next.Estimate.Iteration), o.disturb(), whole)
+		if int64(next.Estimate.Iteration-other.Estimate.Iteration) >= least || !p.disturbs(prev, other) {
+			next = other
+		}
+	}
 	if kept != nil && kept.Estimate.Iteration <= next.Estimate.Iteration {
 		return kept, nil
 	}
 	return next, nil
+}
+
+// uniform returns the best plan with the same layers in all replicas, which a search
+// for any layers may have missed; nil if there is none, or the job is too large to look
+// for both.
+func (p *planner) uniform(prev *Plan, o Options) *Plan {
+	if p.w.job.Allow.Uniform || len(p.w.units) > deepUnits {
+		return nil
+	}
+	job := p.w.given
+	job.Allow.Uniform = true
+	w, err := newWorld("reconfig: replan", job, p.w.devs)
+	if err != nil {
+		return nil
+	}
+	w.basis = p.w.basis
+	q := newPlanner(w, o)
+	q.held = p.held
+	l := q.choose(prev, o)
+	if l == nil {
+		return nil
+	}
+	out, err := q.plan(l, prev, o)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// disturbs says whether a plan changes a replica of prev that lost nothing.
+func (p *planner) disturbs(prev, next *Plan) bool {
+	if prev == nil {
+		return false
+	}
+	lost := map[int]bool{}
+	for _, q := range p.mend(prev) {
+		lost[q.number] = q.own
+	}
+	for _, r := range prev.Replicas {
+		if own, left := lost[r.Number]; own || !left {
+			continue
+		}
+		i := slices.IndexFunc(next.Replicas, func(n Replica) bool { return n.Number == r.Number })
+		if i < 0 || !slices.EqualFunc(r.Stages, next.Replicas[i].Stages, func(a, b Stage) bool {
+			return slices.Equal(a.Devices, b.Devices) && slices.Equal(a.Spans, b.Spans)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// disturb returns Options.Disturb in millionths.
+func (o Options) disturb() int64 {
+	switch {
+	case o.Disturb == AnyGain:
+		return 0
+	case o.Disturb > 0:
+		return millionths(o.Disturb)
+	default:
+		return defaultDisturb
+	}
 }
 
 func newPlanner(w *world, o Options) *planner {
@@ -212,7 +280,12 @@ func (p *planner) tooLarge() error {
 func (p *planner) choose(prev *Plan, o Options) *layout {
 	var local, global *layout
 	budget := p.budget
-	if prev != nil {
+	if prev == nil {
+		if p.keep(&local, p.asked()); local != nil && p.healthy() && o.Disturb != AnyGain {
+			p.polish(local)
+			return local
+		}
+	} else {
 		p.budget = budget / 2
 		for _, l := range p.repairs(prev) {
 			p.keep(&local, p.seek(l, false))
@@ -236,17 +309,53 @@ func (p *planner) choose(prev *Plan, o Options) *layout {
 	if local == nil || global == nil {
 		return cmp.Or(local, global)
 	}
-	disturb := int64(defaultDisturb)
-	switch {
-	case o.Disturb == AnyGain:
-		disturb = 0
-	case o.Disturb > 0:
-		disturb = millionths(o.Disturb)
-	}
-	if global.iter < local.iter && local.iter-global.iter >= quotient(local.iter, disturb, whole) {
+	if global.iter < local.iter && local.iter-global.iter >= quotient(local.iter, o.disturb(), whole) {
 		return global
 	}
 	return local
+}
+
+// healthy says that every device is there and at full speed.
+func (p *planner) healthy() bool {
+	return !slices.ContainsFunc(p.w.units, func(u unit) bool { return u.speed < whole })
+}
+
+// asked returns the job's own layout: groups of TP neighbours of a node, PP of them in
+// a replica, DP replicas; nil if there are not as many, or it is not allowed.
+func (p *planner) asked() *layout {
+	w := p.w
+	l := w.job.Layout
+	if !slices.Contains(w.degrees, int32(l.TP)) || l.PP > w.stages || l.DP > w.job.Allow.MaxReplicas {
+		return nil
+	}
+	p.room(&layout{used: make([]bool, len(w.units))})
+	var groups []*group
+	for _, units := range p.pools(p.free) {
+		slices.Sort(units)
+		for ; len(units) >= l.TP && len(groups) < l.PP*l.DP; units = units[l.TP:] {
+			groups = append(groups, w.group(slices.Clone(units[:l.TP])))
+		}
+	}
+	if len(groups) < l.PP*l.DP {
+		return nil
+	}
+	pipes := make([]*pipe, l.DP)
+	for d := range pipes {
+		pipes[d] = &pipe{number: d, groups: groups[d*l.PP : (d+1)*l.PP], own: true}
+	}
+	if !w.job.Allow.Uniform {
+		return p.layout(pipes)
+	}
+	var best *layout
+	from := p.layout(pipes)
+	for _, d := range p.common(from) {
+		p.s.use(d)
+		c := *from
+		c.fixed = d
+		p.keep(&best, p.copyOf(&c))
+	}
+	p.s.use(nil)
+	return best
 }
 
 // keep replaces best by l, without its idle replicas, if that is better.
@@ -446,7 +555,7 @@ func (p *planner) left(s Stage) (*group, bool) {
 // grown returns l with as many further replicas as the free devices carry and are of
 // use.
 func (p *planner) grown(l *layout) *layout {
-	for len(l.pipes) < p.w.job.Layout.DP && !p.spent() {
+	for len(l.pipes) < p.w.job.Allow.MaxReplicas && !p.spent() {
 		p.room(l)
 		groups := p.groupsOf(p.free, false)
 		n := min(len(groups), p.w.job.Layout.PP)

@@ -83,7 +83,7 @@ func (p *planner) scratch() []*layout {
 			continue
 		}
 		tried := 0
-		for r := w.job.Layout.DP; r >= w.job.Allow.MinReplicas; r-- {
+		for r := w.job.Allow.MaxReplicas; r >= w.job.Allow.MinReplicas; r-- {
 			if len(groups) < r {
 				continue
 			}
@@ -185,7 +185,7 @@ func (p *planner) partitioned(groups []*group, stop int64) []*layout {
 				}
 				return
 			}
-			if len(sizes) == p.w.job.Layout.DP {
+			if len(sizes) == p.w.job.Allow.MaxReplicas {
 				return
 			}
 			for k := min(left, most); k > 0; k-- {
@@ -253,7 +253,7 @@ func (p *planner) shuffled(best **layout) {
 		}
 		groups := slices.Clone(all[r.IntN(len(all))])
 		r.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
-		n := min(len(groups), p.w.job.Layout.DP)
+		n := min(len(groups), p.w.job.Allow.MaxReplicas)
 		if n < a.MinReplicas {
 			return
 		}

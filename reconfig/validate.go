@@ -87,6 +87,7 @@ func (a Constraints) validate(f *faults) {
 	f.within("Allow.MinTP", int64(a.MinTP), 0, maxDevices)
 	f.within("Allow.MaxStages", int64(a.MaxStages), 0, maxDevices)
 	f.within("Allow.MinReplicas", int64(a.MinReplicas), 0, maxDevices)
+	f.within("Allow.MaxReplicas", int64(a.MaxReplicas), 0, maxDevices)
 }
 
 // zero says whether no layer has a cost, so that costs are to be derived.
@@ -197,6 +198,9 @@ func (j Job) filled() Job {
 	a.MinTP, a.MinReplicas = max(1, a.MinTP), max(1, a.MinReplicas)
 	if a.MaxStages == 0 {
 		a.MaxStages = 2 * j.Layout.PP
+	}
+	if a.MaxReplicas == 0 {
+		a.MaxReplicas = j.Layout.DP
 	}
 	a.MaxStages = min(a.MaxStages, j.Model.Layers/j.Chunks)
 	if a.FixedStages {

@@ -89,7 +89,7 @@ func (v *verifier) devices() error {
 // shape checks degrees, places and the numbers of replicas and stages.
 func (v *verifier) shape() error {
 	n, a := len(v.plan.Replicas), v.job.Allow
-	if n < max(1, a.MinReplicas) || n > v.job.Layout.DP || n%v.job.Layout.EP != 0 {
+	if n < max(1, a.MinReplicas) || n > a.MaxReplicas || n%v.job.Layout.EP != 0 {
 		return &Infeasible{DataLevel, ReasonTooFew, Witness{Replica: -1, Stage: -1, Need: int64(a.MinReplicas), Have: int64(n)}}
 	}
 	for i, r := range v.plan.Replicas {

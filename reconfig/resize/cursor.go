@@ -21,8 +21,11 @@ type Range struct {
 	Count int64 `json:"count"` // Count is how many there are, at least 1.
 }
 
-// maxEpochs is how many epochs one step may reach into.
-const maxEpochs = 1 << 16
+// The bounds of places in the data.
+const (
+	maxEpochs = 1 << 16 // epochs that one step may reach into
+	most      = 1 << 60 // of anything that is counted
+)
 
 // Take returns the samples of the next step, global of them, of a data set of so many,
 // and the cursor behind them. A step that reaches the end of an epoch goes on in the
@@ -30,11 +33,11 @@ const maxEpochs = 1 << 16
 // 1 are ErrInvalid.
 func (c Cursor) Take(global, samples int64) ([]Range, Cursor, error) {
 	f := faults{op: "resize: take"}
-	f.within("samples", samples, 1, 1<<60)
+	f.within("samples", samples, 1, most)
 	f.within("global", global, 1, maxSamples)
-	f.within("c.Epoch", c.Epoch, 0, 1<<60)
+	f.within("c.Epoch", c.Epoch, 0, most-maxEpochs)
 	f.within("c.Consumed", c.Consumed, 0, max(0, samples))
-	f.within("c.Step", c.Step, 0, 1<<60)
+	f.within("c.Step", c.Step, 0, most-1)
 	if len(f.errs) == 0 && global/samples >= maxEpochs {
 		f.bad("global", strconv.FormatInt(global, 10), "reaches into too many epochs")
 	}
@@ -63,7 +66,10 @@ func Deal(step []Range, micro int64, split []int) ([][]Range, error) {
 	f.within("micro", micro, 1, maxSamples)
 	total, want := int64(0), int64(0)
 	for i, r := range step {
-		f.within("step["+strconv.Itoa(i)+"].Count", r.Count, 1, maxSamples)
+		field := "step[" + strconv.Itoa(i) + "]"
+		f.within(field+".Epoch", r.Epoch, 0, most)
+		f.within(field+".First", r.First, 0, most)
+		f.within(field+".Count", r.Count, 1, maxSamples)
 		total += r.Count
 	}
 	for i, n := range split {
@@ -94,9 +100,9 @@ func Deal(step []Range, micro int64, split []int) ([][]Range, error) {
 
 // validate refuses a cursor that no job can have.
 func (c Cursor) validate(f *faults, field string) {
-	f.within(field+".Epoch", c.Epoch, 0, 1<<60)
-	f.within(field+".Consumed", c.Consumed, 0, 1<<60)
-	f.within(field+".Step", c.Step, 0, 1<<60)
+	f.within(field+".Epoch", c.Epoch, 0, most)
+	f.within(field+".Consumed", c.Consumed, 0, most)
+	f.within(field+".Step", c.Step, 0, most)
 }
 
 // Validate reports every fault of c, joined, each an *lockstep.Error.

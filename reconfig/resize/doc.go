@@ -25,7 +25,7 @@
 //
 // At refuses by mode, then by Min and Max, then by how the micro-batches can be dealt out. The first replicas take what is
 // left over. Rates are whole millionths: a linear one to the nearest, a square root rounded down. Allow: a forced change,
-// then the dwell, then the break-even, which compares exactly; equal is not more.
+// then the dwell, which a job that stands still has not, then the break-even, which compares exactly; equal is not more.
 //
 // # Errors
 //

@@ -77,6 +77,9 @@ func (e Elastic) validate(f *faults) {
 	if len(f.errs) > 0 {
 		return
 	}
+	if e.Mode == NoResize && (d.Replicas < d.Min || d.Replicas > d.Max) {
+		f.bad("Replicas", strconv.Itoa(d.Replicas), "want Min to Max, since the size must stay")
+	}
 	switch e.Mode {
 	case FixedBatch, NoResize:
 		if e.Rule != "" {

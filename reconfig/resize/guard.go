@@ -62,8 +62,8 @@ func (g Guard) validate(f *faults) {
 }
 
 // Allow says whether a change is to be made: always if it is forced, else if the
-// present size has lasted for Dwell and more samples are done by the end of Horizon
-// with the change than without it, by Margin. It returns an *lockstep.Error for paces
+// present size has lasted for Dwell, or the job stands still, and more samples are done
+// by the end of Horizon with the change than without it, by Margin. It returns an *lockstep.Error for paces
 // that none can be.
 func (g Guard) Allow(c Change) (lockstep.Verdict, error) {
 	f := faults{op: "resize: allow"}
@@ -78,7 +78,7 @@ func (g Guard) Allow(c Change) (lockstep.Verdict, error) {
 	}
 	dwell, horizon, margin := g.filled()
 	switch {
-	case c.Since < dwell:
+	case c.Since < dwell && c.Old.Samples > 0:
 		v = lockstep.Verdict{Want: 1, Reason: ReasonDwell, Requested: int64(dwell), Available: int64(c.Since)}
 	case !pays(c, horizon, margin):
 		v = lockstep.Verdict{Want: 1, Reason: ReasonBreakEven, Requested: int64(c.Pause), Available: int64(horizon)}
@@ -105,7 +105,7 @@ func (g Guard) filled() (dwell, horizon time.Duration, margin int64) {
 }
 
 // pays compares (horizon - pause)·new with horizon·(1 + margin)·old, exactly but for
-// the rounding up of the horizon.
+// the rounding down of margin's part of the horizon.
 func pays(c Change, horizon time.Duration, margin int64) bool {
 	left := int64(horizon - c.Pause)
 	if left <= 0 || c.New.Samples == 0 {

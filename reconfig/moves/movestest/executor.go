@@ -375,7 +375,7 @@ func haltsAnywhere(t *testing.T, s *scene) {
 // haltsTwice fails at the same place twice: the moves that lead on from the first halt
 // may be the very same, with the same digest.
 func haltsTwice(t *testing.T, s *scene) {
-	for stop := 0; ; stop++ {
+	for stop := range 24 {
 		s.reset(t)
 		d := s.driver(t)
 		if !s.halt(t, d, stop) {
