@@ -84,6 +84,19 @@ func TestComplaint2LossOfAllIsTheObserversFault(t *testing.T) {
 	require.Len(t, b.seen, 16)
 }
 
+// Its kind, at the very edge: two, and half of them, are the observer's fault; less than
+// half is the devices'.
+func TestComplaint2HalfIsTheObserversFault(t *testing.T) {
+	for devices, want := range map[int]State{3: Unknown, 4: Unknown, 5: Draining} { // each by itself, in any order
+		b := newBed(t, quietly(), 1, devices)
+		for d := range 2 {
+			b.at(time.Minute, Event{Kind: Lost, Node: "n0", Device: dev(d), Source: "watch/n0"})
+		}
+		b.step(2 * time.Minute)
+		require.Equal(t, []State{want, want, Healthy}, []State{b.state(0, 0), b.state(0, 1), b.state(0, 2)}, "%d", devices)
+	}
+}
+
 // Its kind: one of eight is a fault of the device; the one that does not come back
 // after a reload is, too; a suspect comes back as a suspect, and one that was cordoned
 // stays so.
@@ -369,6 +382,8 @@ func TestComplaint6RepeatsTakeNoMemory(t *testing.T) {
 	}
 	b.step(2 * time.Hour)
 	require.Len(t, b.nodes["n0"].devices[0].incidents, maxIncidents)
+	s, _ = b.Status("n0", "g0")
+	require.Equal(t, XID(95), s.Code, "the gravest is not what is forgotten")
 }
 
 // NVIDIA/NVSentinel #1252: code 162 cancels code 163.
@@ -501,6 +516,20 @@ func TestComplaint8ADiagnosticDoesNotClearAMeasuredSlowdown(t *testing.T) {
 	b.at(100*time.Hour, Event{Kind: Probe, Code: "speed", Passed: true})
 	b.step(100*time.Hour + 1)
 	require.Equal(t, Healthy, b.state(0, 0))
+}
+
+// FlagScale PR #1243: what was reported once is never reported again, since nothing
+// clears the key by which it is known. Its kind: what was told, and is over, is told
+// again when it comes again, and not in between.
+func TestComplaint9WhatComesAgainIsToldAgain(t *testing.T) {
+	b := newBed(t, quietly(), 1, 1)
+	for k := range 3 {
+		at := time.Duration(k) * 3 * time.Hour
+		for i := range 50 { // one occurrence, told again and again
+			b.at(at+time.Minute+time.Duration(i)*time.Second, Event{Kind: Fault, Code: XID(92)})
+		}
+		require.Equal(t, []string{"n0/g0 healthy>suspect watch evidence xid/92", "n0/g0 suspect>healthy none quiet "}, moves(b.step(at+2*time.Hour)))
+	}
 }
 
 // kvcache-ai/Mooncake #2157: after a kill the survivors blamed the wrong peers, two of

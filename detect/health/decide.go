@@ -32,7 +32,7 @@ func (m *Machine) quiet(t *target) int64 { return instant.Add(max(t.bad, t.since
 
 // evaluate moves t to where it belongs, in as many steps as it takes.
 func (m *Machine) evaluate(t *target, at int64) {
-	for t.pin == nil && m.move(t, at) {
+	for !t.pinned() && m.move(t, at) {
 	}
 }
 
@@ -220,12 +220,19 @@ func (m *Machine) to(t *target, to State, reason lockstep.Reason, bad *incident,
 		m.hold(t, false)
 	}
 	m.recount(t)
+	if t.counted && t.node.closed == 1 { // one closed node more or less: its others may follow
+		for _, o := range t.node.all() {
+			if o.capped {
+				m.touch(o)
+			}
+		}
+	}
 	m.emit(t, from, reason, bad, at)
 }
 
 // recount keeps the count of what is closed in t's node and domain.
 func (m *Machine) recount(t *target) {
-	now := t.state.closed() && t.pin == nil
+	now := t.state.closed() && !t.pinned()
 	if now == t.counted {
 		return
 	}
@@ -268,7 +275,7 @@ func (m *Machine) hold(t *target, on bool) {
 // blind takes in that nobody sees t any more.
 func (m *Machine) blind(t *target, at int64, reason lockstep.Reason) {
 	t.blind = max(t.blind, at)
-	if t.pin != nil || !t.state.Open() {
+	if t.pinned() || !t.state.Open() {
 		return
 	}
 	prior := t.state
@@ -278,15 +285,15 @@ func (m *Machine) blind(t *target, at int64, reason lockstep.Reason) {
 
 // override takes in what somebody wants.
 func (m *Machine) override(t *target, e *Event, of, at int64) {
-	if t.state == Retired || t.pin != nil && of < t.pin.at {
-		return
+	p := pin{e.State, e.Source, e.Note, of}
+	if t.state == Retired || t.pin != nil && t.pin.compare(p) >= 0 {
+		return // also where it is told again after it was ended
 	}
+	t.pin = &p
 	if e.State == "" {
-		t.pin = nil
 		m.recount(t)
 		return
 	}
-	t.pin = &pin{e.Source, e.Note, of}
 	if e.State == Healthy { // somebody vouches for it
 		t.settleDown(true)
 	}
@@ -324,7 +331,11 @@ func (t *target) action() Action {
 	case Unknown, Cordoned, Probation:
 		return ActionCordon
 	case Draining, Quarantined:
-		return worse(t.need, ActionDrain)
+		a := worse(t.need, ActionDrain)
+		if bad := t.worst(); bad != nil && t.pinned() { // else need says so
+			a = worse(a, bad.action)
+		}
+		return a
 	case Retired:
 		return ActionInspect
 	}
@@ -344,7 +355,7 @@ func (m *Machine) schedule(t *target, at int64) {
 			by(instant.Add(i.above, i.entry.For))
 		}
 	}
-	if t.pin == nil {
+	if !t.pinned() {
 		switch {
 		case t.state == Suspect && !t.lasts() && (t.mild() || t.cleared(never)), t.state == Cordoned && !t.lasts() && t.cleared(never), t.state == Probation && t.cleared(t.since):
 			by(m.quiet(t))
@@ -352,6 +363,9 @@ func (m *Machine) schedule(t *target, at int64) {
 		if t.state.Open() && t.seen != never {
 			by(instant.Add(t.seen, m.cfg.Stale))
 		}
+	}
+	if t.capped && t.node.domain.freed {
+		by(at + 1)
 	}
 	if next == t.deadline {
 		return

@@ -63,9 +63,10 @@
 // # Cost
 //
 // With n targets and c codes known of one: Observe O(1), Step O(c + log n) an event and the
-// sorting of those that wait, 1 to 2 µs each (BenchmarkEvents); what changes
-// nothing allocates nothing. Reconcile, Snapshot and Restore O(n log n). Of a target 256
-// codes and 16 occurrences of each are kept, and at most 65536 events wait.
+// sorting of those that wait, 1 to 2 µs each (BenchmarkEvents), and where a domain gets room
+// O(c) for each that it holds back; what changes nothing allocates nothing. Reconcile, Snapshot
+// and Restore O(n log n). Of a target 256 codes and 16 occurrences of each are kept, and at most
+// 65536 events wait.
 //
 // # Limits
 //

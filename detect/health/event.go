@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
@@ -24,7 +25,7 @@ const (
 	JobEnd   Kind = "jobend"   // JobEnd: Job ended there.
 	Drained  Kind = "drained"  // Drained: no work is left there.
 	Repaired Kind = "repaired" // Repaired: Action was done to it.
-	Override Kind = "override" // Override: somebody, Source, holds it in State whatever comes, because of Note; an empty State ends that.
+	Override Kind = "override" // Override: somebody, Source, holds it in State whatever comes, because of Note; an empty State ends that. One older than the latest does not count; of two of one time that of the later State in the order of the states does.
 )
 
 // rank orders the kinds within one instant.
@@ -69,6 +70,8 @@ func (e *Event) check() error {
 		return e.bad("Kind", errtext.Quote(e.Kind), "is no kind of event")
 	case e.Job != "" && e.Job.Validate() != nil:
 		return e.bad("Job", errtext.Quote(e.Job), "is no ID")
+	case !utf8.ValidString(e.Boot) || !utf8.ValidString(e.Source) || !utf8.ValidString(e.Note):
+		return e.bad("Boot, Source or Note", "", "want UTF-8")
 	case len(e.Boot) > maxText || len(e.Source) > maxText || len(e.Note) > maxText:
 		return e.bad("Boot, Source or Note", "", "want at most "+strconv.Itoa(maxText)+" bytes")
 	}
@@ -190,12 +193,12 @@ type Status struct {
 	Node    lockstep.NodeID   `json:"node"`             // Node is where.
 	Device  lockstep.DeviceID `json:"device,omitempty"` // Device is which; "" is the node itself.
 	State   State             `json:"state"`            // State is its own.
-	Open    bool              `json:"open"`             // Open says that new work may be placed: its own state and its node's allow it.
+	Open    bool              `json:"open"`             // Open says that new work may be placed: its own state and its node's allow it. A node itself of which only the devices are watched stays Unknown and does not stand in their way.
 	Since   time.Time         `json:"since"`            // Since is from when State holds.
 	Action  Action            `json:"action"`           // Action is what is to be done to it.
 	Code    Code              `json:"code,omitempty"`   // Code is the gravest evidence that stands, "" for none.
 	Dwell   time.Duration     `json:"dwell,omitempty"`  // Dwell is how long without evidence it has to be before it may leave State; 0 where that is no question of time.
 	Manual  string            `json:"manual,omitempty"` // Manual is who holds it in State, "" for nobody.
 	Note    string            `json:"note,omitempty"`   // Note is why.
-	Penalty int               `json:"penalty"`          // Penalty is what it is worth less than others, in thousandths, by what happened of late.
+	Penalty int               `json:"penalty"`          // Penalty is what it is worth less than others, in thousandths, by what happened of late, open or not. The greatest of the devices of a node will do for placement.State.SetPenalty.
 }

@@ -266,13 +266,15 @@ func (m *Machine) clear(t *target, c Code, of int64) {
 }
 
 // repaired takes in that something was done at the time of against what was there
-// before it.
-func (m *Machine) repaired(t *target, done Action, of int64) {
+// before it and asks for no more; not against what is of the boot that began then.
+func (m *Machine) repaired(t *target, done Action, boot string, of int64) {
 	if t.state != Draining && t.state != Quarantined || done.rank() < t.need.rank() {
 		return
 	}
 	for k := range t.incidents {
-		if i := &t.incidents[k]; i.active && !i.lasts && i.at < of {
+		i := &t.incidents[k]
+		since := boot != "" && len(i.bursts) > 0 && i.bursts[len(i.bursts)-1].boot == boot
+		if i.active && !i.lasts && i.at < of && i.rank() <= done.rank() && !since {
 			i.active, i.sticky = false, false
 		}
 	}

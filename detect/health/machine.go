@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/btree"
@@ -119,7 +120,7 @@ func (m *Machine) entry(c Code) *Entry {
 }
 
 // Configure gives the machine another configuration, for all that comes; what was
-// decided stays. Domain is asked only for nodes that are tracked later.
+// decided stays, though devices that Config.Blast held back are looked at again. Domain is asked only for nodes that are tracked later.
 func (m *Machine) Configure(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -132,8 +133,19 @@ func (m *Machine) Configure(cfg Config) error {
 			}
 			m.schedule(t, m.now-1)
 		}
+		m.free(n.domain, true)
 	}
 	return nil
+}
+
+// free notes whether d may have room again, for the next Step to look at those that it
+// holds back.
+func (m *Machine) free(d *domain, room bool) {
+	d.freed = room
+	d.capped.Ascend(func(t *target) bool {
+		m.schedule(t, m.now-1)
+		return true
+	})
 }
 
 // sortedNodes returns the nodes by name.
@@ -184,7 +196,7 @@ func (m *Machine) Track(now time.Time, id lockstep.NodeID, devices ...lockstep.D
 	if n == nil {
 		name := ""
 		if m.cfg.Domain != nil {
-			name = m.cfg.Domain(id)
+			name = strings.ToValidUTF8(m.cfg.Domain(id), "?")
 		}
 		n = m.add(id, name, newTarget(ns))
 	}
@@ -206,7 +218,7 @@ func (m *Machine) add(id lockstep.NodeID, name string, self *target) *node {
 		m.domains[name] = d
 	}
 	d.nodes++
-	d.freed = true
+	m.free(d, true)
 	n := &node{id: id, domain: d, self: self}
 	self.node = n
 	m.nodes[id] = n
@@ -238,13 +250,16 @@ func (m *Machine) Forget(id lockstep.NodeID, devices ...lockstep.DeviceID) error
 				n.devices = slices.DeleteFunc(n.devices, func(o *target) bool { return o == t })
 			}
 		}
+		if n.domain.freed {
+			m.free(n.domain, true)
+		}
 		return nil
 	}
 	for _, t := range n.all() {
 		m.drop(t)
 	}
 	n.domain.nodes--
-	n.domain.freed = true
+	m.free(n.domain, true)
 	if n.domain.nodes == 0 {
 		delete(m.domains, n.domain.name)
 	}

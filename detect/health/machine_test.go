@@ -163,6 +163,54 @@ func TestProbationTakesItsTimeAfterAPass(t *testing.T) {
 	require.Equal(t, Healthy, b.state(0, 0))
 }
 
+// TestAPassBeforeTheRepairDoesNotCount: on probation it takes one of that time, and the
+// dwell.
+func TestAPassBeforeTheRepairDoesNotCount(t *testing.T) {
+	b := newBed(t, quietly(), 1, 1)
+	b.at(time.Minute, Event{Kind: Fault, Code: XID(79)})
+	b.at(2*time.Minute, Event{Kind: Drained})
+	b.passes(3*time.Minute, 0, 0)
+	b.at(4*time.Minute, Event{Kind: Repaired, Action: ActionReboot})
+	b.at(23*time.Hour, Event{Kind: Seen, Source: "watch/n0"})
+	b.step(24 * time.Hour)
+	require.Equal(t, Probation, b.state(0, 0))
+	b.passes(24*time.Hour, 0, 0)
+	b.step(24*time.Hour + 1)
+	require.Equal(t, Healthy, b.state(0, 0), "the dwell was over")
+}
+
+// TestAPassBeforeTheConditionIsOverDoesNotCount: the way back begins when it is over.
+func TestAPassBeforeTheConditionIsOverDoesNotCount(t *testing.T) {
+	b := newBed(t, quietly(), 1, 1)
+	b.at(time.Minute, Event{Kind: Fault, Code: XID(74)})
+	b.passes(2*time.Minute, 0, 0)
+	b.at(3*time.Minute, Event{Kind: Clear, Code: XID(74)})
+	b.step(24 * time.Hour)
+	require.Equal(t, Cordoned, b.state(0, 0))
+	b.passes(24*time.Hour, 0, 0)
+	b.step(24*time.Hour + 1)
+	require.Equal(t, Healthy, b.state(0, 0))
+}
+
+// TestABootThatIsToldLateIsNoReboot, and so the next that is told of the present boot is
+// none either.
+func TestABootThatIsToldLateIsNoReboot(t *testing.T) {
+	b := newBed(t, quietly(), 1, 1)
+	boot := func(after time.Duration, name string) {
+		b.at(after, Event{Kind: Boot, Node: "n0", Boot: name})
+		b.step(max(b.time(), after) + 1)
+	}
+	boot(time.Second, "b0")
+	boot(10*time.Minute, "b1")
+	b.at(20*time.Minute, Event{Kind: Fault, Code: XID(79)})
+	b.step(21 * time.Minute)
+	boot(time.Second, "b0")
+	boot(30*time.Minute, "b1") // the watcher began anew
+	require.Equal(t, Draining, b.state(0, 0))
+	boot(40*time.Minute, "b2")
+	require.Equal(t, Probation, b.state(0, 0))
+}
+
 func TestAFailedProbeAsksForItself(t *testing.T) {
 	b := newBed(t, quietly(), 1, 1)
 	b.at(time.Minute, Event{Kind: Probe, Code: "speed"})
@@ -557,7 +605,7 @@ func TestTheLatestProbesAreRemembered(t *testing.T) {
 	require.Len(t, b.nodes["n0"].devices[0].passes, most)
 }
 
-func TestThresholdsChangeWithoutARestart(t *testing.T) {
+func TestComplaint16ThresholdsChangeWithoutARestart(t *testing.T) {
 	b := newBed(t, quietly(), 1, 1)
 	b.at(time.Minute, Event{Kind: Fault, Code: XID(74)})
 	b.at(time.Minute+1, Event{Kind: Probe, Code: "diag", Passed: true})

@@ -151,7 +151,7 @@ type Entry struct {
 	Alone       bool          `json:"alone,omitempty"`       // Alone says that it is nothing beside other codes.
 	Certain     bool          `json:"certain,omitempty"`     // Certain says that it proves a fault of this device, so that Config.Blast does not hold it back.
 	Quorum      int           `json:"quorum,omitempty"`      // Quorum is how many sources must report it within Config.Hold, at most 16; 0 means 1.
-	Probe       Code          `json:"probe,omitempty"`       // Probe names the probe that must pass before it is forgiven; "" means any.
+	Probe       Code          `json:"probe,omitempty"`       // Probe names the probe that must pass before it is forgiven, where more than time has to; "" means any.
 	Cancels     []Code        `json:"cancels,omitempty"`     // Cancels are the codes that are over once this one comes. The policy owns it.
 	Source      string        `json:"source"`                // Source is who says so.
 	Version     string        `json:"version"`               // Version is of the source.

@@ -56,9 +56,10 @@ type (
 		Capped    bool              `json:"capped,omitempty"`
 	}
 	pinImage struct {
-		By   string `json:"by,omitempty"`
-		Note string `json:"note,omitempty"`
-		At   int64  `json:"at"`
+		State State  `json:"state,omitempty"`
+		By    string `json:"by,omitempty"`
+		Note  string `json:"note,omitempty"`
+		At    int64  `json:"at"`
 	}
 	relapseImage struct {
 		At    int64 `json:"at"`
@@ -186,7 +187,7 @@ func (t *target) image() targetImage {
 		Incidents: each(t.incidents, incident.image),
 	}
 	if t.pin != nil {
-		ti.Pin = &pinImage{t.pin.by, t.pin.note, t.pin.at}
+		ti.Pin = &pinImage{t.pin.state, t.pin.by, t.pin.note, t.pin.at}
 	}
 	return ti
 }
@@ -284,7 +285,7 @@ func (m *Machine) rest(img *image) error {
 		m.crowd[key]++
 	}
 	for _, d := range m.domains { // the order does not matter: each is set by itself
-		d.freed = slices.Contains(img.Freed, d.name)
+		m.free(d, slices.Contains(img.Freed, d.name))
 	}
 	return nil
 }
@@ -303,6 +304,8 @@ func (ti *targetImage) wrong() string {
 		return "a time is none"
 	case len(ti.Ends) > most || len(ti.Relapses) > most || len(ti.Passes) > most || len(ti.Incidents) > maxIncidents:
 		return "there is more than can be"
+	case ti.Pin != nil && ti.Pin.State != "" && ti.Pin.State != ti.State:
+		return "is not where it is held"
 	case ti.Capped && ti.State != Suspect && ti.State != Unknown:
 		return "is capped but not open"
 	case ti.Need != ActionNone && ti.State != Draining && ti.State != Quarantined:
@@ -342,7 +345,7 @@ func (m *Machine) target(ti *targetImage) (*target, string) {
 		passes:   each(ti.Passes, func(p passImage) pass { return pass{p.Probe, p.At} }),
 	}
 	if ti.Pin != nil {
-		t.pin = &pin{ti.Pin.By, ti.Pin.Note, ti.Pin.At}
+		t.pin = &pin{ti.Pin.State, ti.Pin.By, ti.Pin.Note, ti.Pin.At}
 	}
 	for k := range ti.Incidents {
 		i, reason := m.restored(&ti.Incidents[k])

@@ -46,7 +46,7 @@ func (m *Machine) status(t *target) Status {
 	if t.state == Suspect || t.state == Cordoned || t.state == Probation {
 		s.Dwell = m.dwell(t)
 	}
-	if t.pin != nil {
+	if t.pinned() {
 		s.Manual, s.Note = cmp.Or(t.pin.by, "unknown"), t.pin.note
 	}
 	return s
@@ -60,7 +60,7 @@ func (t *target) open() bool {
 
 // bars reports whether a node's own state keeps work off its devices.
 func (t *target) bars() bool {
-	return t.state.closed() || t.state == Retired || t.state == Unknown && (t.pin != nil || t.prior != "")
+	return t.state.closed() || t.state == Retired || t.state == Unknown && (t.pinned() || t.prior != "")
 }
 
 // penalty returns what t is worth less, in thousandths: each occurrence weighs by

@@ -235,7 +235,7 @@ func (m *Machine) take(t *target, e *Event, of, at int64) {
 	case Drained:
 		t.drained = max(t.drained, of)
 	case Repaired:
-		m.repaired(t, e.Action, of)
+		m.repaired(t, e.Action, "", of)
 	case Override:
 		m.override(t, e, of, at)
 	}
@@ -253,7 +253,7 @@ func (m *Machine) booted(n *node, e *Event, of, at int64) {
 	}
 	for _, t := range n.all() {
 		m.touch(t)
-		m.repaired(t, ActionReboot, of)
+		m.repaired(t, ActionReboot, e.Boot, of)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestDuplicatesAreIdempotent(t *testing.T) {
 		for range 300 {
 			e := r.event(3, 3)
 			e.Time = t0.Add(r.at)
-			if e.Code == "peer" || e.Kind == Override {
+			if e.Code == "peer" {
 				continue
 			}
 			log = append(log, e)
@@ -292,7 +292,7 @@ func (b *bed) consistent() {
 	for _, n := range b.sortedNodes() {
 		k := 0
 		for _, t := range n.all() {
-			if t.state.closed() && t.pin == nil {
+			if t.state.closed() && !t.pinned() {
 				k++
 			}
 			if t.source != "" {

@@ -18,7 +18,7 @@ type target struct {
 	prior State  // what it was before its observer failed, "" where nobody vouched for it yet
 	need  Action // what is to be done to it while it is Draining or Quarantined
 	level int    // how many relapses its dwell doubles for
-	pin   *pin   // who holds it, nil for nobody
+	pin   *pin   // the latest Override, nil before the first
 
 	bad     int64 // when there was evidence last
 	seen    int64 // when an observer saw it last
@@ -41,11 +41,20 @@ type target struct {
 	gravest  int // of settle
 }
 
-// pin is an override.
+// pin is an override: who holds a target in a state, "" for nobody any more.
 type pin struct {
+	state    State
 	by, note string
 	at       int64
 }
+
+// compare orders overrides by time; of two of one time that of the higher state counts.
+func (p pin) compare(o pin) int {
+	return cmp.Or(cmp.Compare(p.at, o.at), cmp.Compare(p.state.rank(), o.state.rank()), cmp.Compare(p.by, o.by), cmp.Compare(p.note, o.note))
+}
+
+// pinned reports whether somebody holds t in its state.
+func (t *target) pinned() bool { return t.pin != nil && t.pin.state != "" }
 
 // relapse is a time at which a target that had recovered fell ill again.
 type relapse struct {

@@ -127,7 +127,7 @@ func (c *Coordinator) weighOne(kept, all []accused, ns int64) []accused {
 	}
 	upheld := votes > 0 && 2*votes > group-1
 	if upheld {
-		c.blame(of, ReasonAccused, instant.Add(last, c.t.cfg.Accuse))
+		c.blame(of, reasonAccused, instant.Add(last, c.t.cfg.Accuse))
 	}
 	for _, a := range all {
 		by := c.ranks[a.By]
@@ -135,8 +135,8 @@ func (c *Coordinator) weighOne(kept, all []accused, ns int64) []accused {
 		case !takesPart(by.told):
 		case upheld && ns < c.stale(a), ns < c.ripe(a):
 			kept = append(kept, a)
-		case !upheld && of.blame != ReasonAccused && !excuses(of.told, of.said) && !c.excused(a):
-			c.blame(by, ReasonAccuser, instant.Add(ns, c.t.cfg.Accuse))
+		case !upheld && of.blame != reasonAccused && !excuses(of.told, of.said) && !c.excused(a):
+			c.blame(by, reasonAccuser, instant.Add(ns, c.t.cfg.Accuse))
 		}
 	}
 	return kept
@@ -148,7 +148,7 @@ func (c *Coordinator) stale(a accused) int64 { return instant.Add(a.Last, c.t.cf
 
 // trusted says whether the word of r counts: not once it stood alone with one.
 func (r *rank) trusted() bool {
-	return takesPart(r.told) && (r.told != Suspect || r.said != ReasonAccuser)
+	return takesPart(r.told) && (r.told != Suspect || r.said != reasonAccuser)
 }
 
 // excused says whether something was wrong while a stood, or shortly before.
@@ -161,7 +161,7 @@ func (c *Coordinator) blame(r *rank, why lockstep.Reason, until int64) {
 	if r.blame == "" {
 		c.blamed = append(c.blamed, r)
 	}
-	if r.blame != ReasonAccused {
+	if r.blame != reasonAccused {
 		r.blame = why
 	}
 	r.until = max(r.until, until)

@@ -139,9 +139,9 @@ func (t *table[K]) report(i int32, ns int64, inc uint64, e Evidence) Outcome {
 	}
 	switch e {
 	case Exited:
-		s.die(ReasonExited)
+		s.die(reasonExited)
 	case Broken:
-		s.die(ReasonBroken)
+		s.die(reasonBroken)
 	case Seen:
 		s.hold = max(s.hold, instant.Add(ns, t.cfg.Hold))
 	case Disconnected:
@@ -149,7 +149,7 @@ func (t *table[K]) report(i int32, ns int64, inc uint64, e Evidence) Outcome {
 			return Repeated
 		}
 		s.cutAt, s.calmAt = ns, never
-		t.fall(s, ns, ReasonDisconnected)
+		t.fall(s, ns, reasonDisconnected)
 	}
 	t.set(i)
 	return Accepted

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep"
 )
 
 // warm is a monitor of ranks that all live, and the time until which they beat.
@@ -105,7 +107,7 @@ func fleet(t testing.TB, nodes int) (*Coordinator, []Report, time.Duration) {
 	for n := range nodes {
 		r := Report{Node: nodeID(n), Incarnation: 1}
 		for k := range 8 {
-			r.Members = append(r.Members, Member{Rank: n*8 + k, Incarnation: 1, State: Alive, Reason: ReasonBeating, Since: t0})
+			r.Members = append(r.Members, Member{Rank: n*8 + k, Incarnation: 1, State: Alive, Reason: reasonBeating, Since: t0})
 		}
 		require.NoError(t, c.Join(t0, r.Node, 1, r.Members))
 		reports[n] = r
@@ -183,4 +185,44 @@ func TestTheSteadyStateAllocatesNothing(t *testing.T) {
 			t.Fatal(events, err)
 		}
 	}))
+}
+
+// BenchmarkCheckPartitions is one check while a tenth of all racks of 16 nodes is cut off.
+func BenchmarkCheckPartitions(b *testing.B) {
+	for _, nodes := range []int{1_600, 16_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			rack := func(id lockstep.NodeID) string { return string(id[:5]) }
+			c, err := NewCoordinator(Config{Domain: rack})
+			require.NoError(b, err)
+			ids, now := make([]lockstep.NodeID, nodes), time.Duration(0)
+			for n := range ids {
+				ids[n] = lockstep.NodeID(fmt.Sprintf("r%04d-%02d", n/16, n%16))
+				require.NoError(b, c.Join(t0, ids[n], 1, []Member{{Rank: n, Incarnation: 1}}))
+			}
+			beat := func(from int) {
+				now += sec
+				for _, id := range ids[from:] {
+					_, err := c.Report(at(now), Report{Node: id, Incarnation: 1, Sequence: uint64(now)})
+					require.NoError(b, err)
+				}
+			}
+			for range 8 {
+				beat(len(c.parts) * 16)
+				_, err := c.Check(nil, at(now))
+				require.NoError(b, err)
+			}
+			for range 8 {
+				beat(nodes / 160 * 16)
+				_, err := c.Check(nil, at(now))
+				require.NoError(b, err)
+			}
+			require.Len(b, c.parts, nodes/160)
+			b.ReportAllocs()
+			for b.Loop() {
+				if events, err := c.Check(nil, at(now)); err != nil || len(events) > 0 {
+					b.Fatal(events, err)
+				}
+			}
+		})
+	}
 }

@@ -39,10 +39,10 @@ type Config struct {
 	Window       int           `json:"window,omitempty"`       // Window is how many intervals are remembered of each, from 2 to 1000; 0 means 64.
 	MinSigma     time.Duration `json:"minSigma,omitempty"`     // MinSigma is what the standard deviation is never taken to be below, at most 1 minute; 0 means 100 ms.
 	Pause        time.Duration `json:"pause,omitempty"`        // Pause is how much later than the mean any beat may be; 0 means 3 s, and NoPause none.
-	Suspect      int           `json:"suspect,omitempty"`      // Suspect is the phi, in thousandths, from which a member is Suspect, from 500 to Dead; 0 means 5000.
-	Dead         int           `json:"dead,omitempty"`         // Dead is the phi, in thousandths, from which it is Dead, at most 300000; 0 means 12000.
-	SuspectAfter time.Duration `json:"suspectAfter,omitempty"` // SuspectAfter is the silence after which Deadline has it Suspect; 0 means 5 s.
-	DeadAfter    time.Duration `json:"deadAfter,omitempty"`    // DeadAfter is the silence after which Deadline has it Dead, not below SuspectAfter, and better two intervals, so that a partition is seen first; 0 means twice SuspectAfter.
+	Suspect      int           `json:"suspect,omitempty"`      // Suspect is the phi, in thousandths, from which a member is Suspect, from 500 to Dead; 0 means 8000, as in Akka.
+	Dead         int           `json:"dead,omitempty"`         // Dead is the phi, in thousandths, from which it is Dead, though not before DeadAfter; at most 300000; 0 means 12000.
+	SuspectAfter time.Duration `json:"suspectAfter,omitempty"` // SuspectAfter is the silence after which Deadline has it Suspect; 0 means 5 s, as in torchft.
+	DeadAfter    time.Duration `json:"deadAfter,omitempty"`    // DeadAfter is the silence after which Deadline has it Dead, not below SuspectAfter, and before which PhiAccrual has not, so that the doubt can be acted on; 0 means twice SuspectAfter. Better two intervals at least, so that a partition is seen first.
 	Startup      time.Duration `json:"startup,omitempty"`      // Startup is how long after its join a first beat may take; 0 means 10 minutes.
 	Reconnect    time.Duration `json:"reconnect,omitempty"`    // Reconnect is how long after Disconnected a member may take to beat again; 0 means that it is dead at once, unless so many closed together that it is a partition.
 	Settle       time.Duration `json:"settle,omitempty"`       // Settle is how long a Suspect member has to beat before it is Alive, doubled with each relapse up to 32 times, at most 24 hours; 0 means 5 s.
@@ -59,22 +59,24 @@ type Config struct {
 	Accuse         time.Duration `json:"accuse,omitempty"`         // Accuse is how long an accusation stands; 0 means 1 minute.
 	History        int           `json:"history,omitempty"`        // History is how many fault lists are kept for late readers, at most 1000; 0 means 8.
 
-	Domain func(lockstep.NodeID) string `json:"-"` // Domain names what a node may be cut off with, such as its rack or switch, asked once at its join; nil or "" means only the whole.
+	Domain func(lockstep.NodeID) string `json:"-"` // Domain names what a node may be cut off with, such as its rack or switch; it is asked once at its join and must not call back; nil or "" means only the whole.
 }
 
 // NoPause is the Config.Pause of none.
 const NoPause time.Duration = -1
 
-// MaxWindow is the most that Config.Window may be.
-const MaxWindow = 1000
+// maxWindow is the most that Config.Window may be.
+const maxWindow = 1000
 
 const (
 	thousand    = 1_000
 	million     = 1_000_000
 	leastGap    = 30 * time.Second
 	maxRelapses = 5
-	maxAccuse   = 8    // accusations that one rank may have open
-	maxOpen     = 4096 // accusations that may be open in all
+	maxCount    = 1 << 62 // the highest floor of Raise, so that no epoch overflows
+	maxReason   = 64      // bytes of a reason in a report
+	maxAccuse   = 8       // accusations that one rank may have open
+	maxOpen     = 4096    // accusations that may be open in all
 )
 
 // defaults returns the rules of the phases of this package: generous, as long as
@@ -115,7 +117,7 @@ func (c Config) Validate() error {
 	}
 	f.lasts("Pause", c.Pause, NoPause, lockstep.MaxWalltime)
 	if c.Window != 0 {
-		f.within("Window", int64(c.Window), 2, MaxWindow)
+		f.within("Window", int64(c.Window), 2, maxWindow)
 	}
 	if c.Factor != 0 {
 		f.within("Factor", int64(c.Factor), thousand, million)
@@ -127,7 +129,7 @@ func (c Config) Validate() error {
 	full := c.withDefaults()
 	f.within("Dead", int64(full.Dead), 500, 300_000)
 	f.within("Suspect", int64(full.Suspect), 500, int64(full.Dead))
-	if full.DeadAfter < full.SuspectAfter {
+	if full.Method == Deadline && full.DeadAfter < full.SuspectAfter {
 		f.add(lockstep.ErrInvalid, "DeadAfter", c.DeadAfter.String(), "want at least SuspectAfter, "+full.SuspectAfter.String())
 	}
 	f.rules(c.Rules)
@@ -135,11 +137,11 @@ func (c Config) Validate() error {
 }
 
 func (f *faults) rules(rules []Rule) {
-	var seen [MaxPhases]bool
+	var seen [maxPhases]bool
 	for i, r := range rules {
 		at := "Rules[" + strconv.Itoa(i) + "]."
-		if r.Phase >= MaxPhases {
-			f.add(lockstep.ErrInvalid, at+"Phase", strconv.Itoa(int(r.Phase)), "want 0 to "+strconv.Itoa(MaxPhases-1))
+		if r.Phase >= maxPhases {
+			f.add(lockstep.ErrInvalid, at+"Phase", strconv.Itoa(int(r.Phase)), "want 0 to "+strconv.Itoa(maxPhases-1))
 			continue
 		}
 		if seen[r.Phase] {
@@ -181,7 +183,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Window, 64)
 	or(&c.MinSigma, 100*time.Millisecond)
 	or(&c.Pause, 3*time.Second)
-	or(&c.Suspect, 5000)
+	or(&c.Suspect, 8000)
 	or(&c.Dead, max(12000, c.Suspect))
 	or(&c.SuspectAfter, 5*time.Second)
 	or(&c.DeadAfter, min(2*max(c.SuspectAfter, 0), lockstep.MaxWalltime))
@@ -208,7 +210,7 @@ func or[T comparable](field *T, value T) {
 
 // table returns the rules by phase, with their zeros spelled out; a phase
 // without one has a Gap of 0.
-func (c *Config) table() (rules [MaxPhases]Rule) {
+func (c *Config) table() (rules [maxPhases]Rule) {
 	for _, r := range slices.Concat(defaults(), c.Rules) {
 		if r.Least == 0 {
 			r.Least = min(leastGap, r.Gap)

@@ -48,6 +48,7 @@ type rank struct {
 	told  State
 	said  lockstep.Reason
 	since time.Time // of what was told
+	of    uint64    // the incarnation of which it was told
 
 	blame lockstep.Reason // why it is suspect for an accusation; "" where it is not
 	until int64           // until when
@@ -207,8 +208,8 @@ func checkReport(op string, r *Report) error {
 		if m.State >= states {
 			return fault(lockstep.ErrInvalid, op, field+".State", m.State.String(), "is no state")
 		}
-		if m.Reason == "" || !utf8.ValidString(string(m.Reason)) {
-			return fault(lockstep.ErrInvalid, op, field+".Reason", errtext.Quote(m.Reason), "want one in UTF-8")
+		if m.Reason == "" || len(m.Reason) > maxReason || !utf8.ValidString(string(m.Reason)) {
+			return fault(lockstep.ErrInvalid, op, field+".Reason", errtext.Quote(m.Reason), "want 1 to "+strconv.Itoa(maxReason)+" bytes of UTF-8")
 		}
 		if _, err := lockstep.Nanos(m.Since); err != nil {
 			return fault(lockstep.ErrInvalid, op, field+".Since", m.Since.UTC().String(), "must lie between 1677-09-21 and 2262-04-11")
@@ -303,7 +304,7 @@ func (c *Coordinator) Check(dst []Event, now time.Time) ([]Event, error) {
 	for _, i := range c.due {
 		s := &c.t.slots[i]
 		c.t.step(s, ns)
-		if s.state() != s.told {
+		if s.unsaid() {
 			changed = true
 			dst = append(dst, Event{Kind: NodeChanged, At: lockstep.FromNanos(ns), Node: s.key})
 			s.tell(&dst[len(dst)-1])

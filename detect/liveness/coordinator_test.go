@@ -3,6 +3,7 @@ package liveness
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -115,7 +116,7 @@ func TestNobodyDiesBeforeAPartitionIsSeen(t *testing.T) {
 		slices.SortFunc(reports, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 		told := ""
 		for i, r := range reports {
-			_, err := c.Report(at(r.at), Report{Node: nodeID(r.node), Incarnation: 1, Sequence: uint64(i), Members: []Member{{Rank: r.node, Incarnation: 1, State: Alive, Reason: ReasonBeating, Since: t0}}})
+			_, err := c.Report(at(r.at), Report{Node: nodeID(r.node), Incarnation: 1, Sequence: uint64(i), Members: []Member{{Rank: r.node, Incarnation: 1, State: Alive, Reason: reasonBeating, Since: t0}}})
 			require.NoError(t, err)
 			told += say(t, c.Check, r.at)
 		}
@@ -136,13 +137,13 @@ func TestNodesThatDieOneByOneAreNoPartition(t *testing.T) {
 	require.Equal(t, 5, j.c.Faults().Participants)
 }
 
-// TestWhatTheMonitorDoesNotNameIsUnknown: a monitor that lost its ranks does not make
+// TestComplaint3WhatTheMonitorDoesNotNameIsUnknown: a monitor that lost its ranks does not make
 // them healthy (k8s-device-plugin #111, #1641).
-func TestWhatTheMonitorDoesNotNameIsUnknown(t *testing.T) {
+func TestComplaint3WhatTheMonitorDoesNotNameIsUnknown(t *testing.T) {
 	j := newJob(t, Config{}, 2, 2)
 	j.run(10 * sec)
 	out, err := j.c.Report(at(j.now), Report{Node: "n00", Incarnation: 1, Sequence: 1 << 63, Members: []Member{
-		{Rank: 0, Incarnation: 7, State: Alive, Reason: ReasonBeating, Since: t0},
+		{Rank: 0, Incarnation: 7, State: Alive, Reason: reasonBeating, Since: t0},
 	}})
 	require.NoError(t, err)
 	require.Equal(t, Accepted, out)
@@ -150,16 +151,84 @@ func TestWhatTheMonitorDoesNotNameIsUnknown(t *testing.T) {
 	require.Equal(t, []int{2, 3}, j.c.AppendParticipants(nil))
 }
 
+// TestTheRanksOfANodeThatJoinedAnewAreUnknown until its monitor speaks of them: what
+// the one before said of them says nothing.
+func TestTheRanksOfANodeThatJoinedAnewAreUnknown(t *testing.T) {
+	j := newJob(t, Config{}, 4, 2)
+	j.run(10 * sec)
+	require.NoError(t, j.c.Join(at(j.now), "n01", 2, nil))
+	require.Equal(t, "node n01: alive -> unknown (joined); rank 2: alive -> unknown (unreported); rank 3: alive -> unknown (unreported)", say(t, j.c.Check, j.now))
+	require.Equal(t, 6, j.c.Faults().Participants)
+	r := j.mons[1].Report()
+	r.Incarnation = 2
+	_, err := j.c.Report(at(j.now), r)
+	require.NoError(t, err)
+	require.Equal(t, "node n01: unknown -> alive (beating); rank 2: unknown -> alive (beating); rank 3: unknown -> alive (beating)", say(t, j.c.Check, j.now))
+}
+
+// TestACrashLoopIsToldEachTime: a rank that joins anew and dies again before anybody
+// looked is news, and what was told of the one before is not said of it.
+func TestACrashLoopIsToldEachTime(t *testing.T) {
+	j := newJob(t, Config{}, 4, 1)
+	j.run(10 * sec)
+	m := j.mons[1]
+	for inc := uint64(1); inc < 4; inc++ {
+		if inc > 1 {
+			require.NoError(t, m.Join(at(j.now), 1, inc))
+			require.NoError(t, j.c.Join(at(j.now), "n01", 1, []Member{{Rank: 1, Incarnation: inc}}))
+			require.Equal(t, inc-1, m.Report().Members[0].Incarnation, "nothing was told of the new one")
+			_, err := j.c.Report(at(j.now), m.Report())
+			require.NoError(t, err)
+		}
+		_, err := m.Evidence(at(j.now), 1, inc, Exited)
+		require.NoError(t, err)
+		require.Contains(t, say(t, m.Check, j.now), "-> dead (exited)")
+		_, err = j.c.Report(at(j.now), m.Report())
+		require.NoError(t, err)
+		before := j.c.Faults()
+		require.Contains(t, say(t, j.c.Check, j.now), "rank 1: ")
+		require.Equal(t, before.Epoch+1, j.c.Faults().Epoch)
+		require.Equal(t, inc, j.c.Faults().Faults[0].Incarnation)
+		require.Equal(t, 3, j.c.Faults().Participants)
+	}
+	// A node that does so as well.
+	for inc := uint64(1); inc < 3; inc++ {
+		_, err := j.c.Evidence(at(j.now), "n02", inc, Exited)
+		require.NoError(t, err)
+		require.Contains(t, say(t, j.c.Check, j.now), "-> dead (exited)")
+		require.NoError(t, j.c.Join(at(j.now), "n02", inc+1, nil))
+	}
+}
+
+// TestEpochsDoNotOverflow, whatever somebody says was told.
+func TestEpochsDoNotOverflow(t *testing.T) {
+	j := newJob(t, Config{}, 4, 1)
+	j.run(10 * sec)
+	j.c.Raise(math.MaxUint64)
+	j.c.Raise(1)
+	for n := range 2 {
+		before := j.c.Faults().Epoch
+		_, err := j.c.Evidence(at(j.now), nodeID(n), 1, Exited)
+		require.NoError(t, err)
+		say(t, j.c.Check, j.now)
+		require.Greater(t, j.c.Faults().Epoch, before)
+	}
+	back, err := RestoreCoordinator(strings.NewReader(save(t, j.c)), nil)
+	require.NoError(t, err)
+	require.Equal(t, j.c.Faults(), back.Faults())
+}
+
 func TestReportsAreRefusedOrRepeatedAsTheyAre(t *testing.T) {
 	j := newJob(t, Config{}, 2, 1)
 	j.run(5 * sec)
 	before := save(t, j.c)
-	fine := Member{Rank: 0, Incarnation: 1, State: Alive, Reason: ReasonBeating, Since: t0}
+	fine := Member{Rank: 0, Incarnation: 1, State: Alive, Reason: reasonBeating, Since: t0}
 	for field, spoil := range map[string]func(*Report){ // in any order: each alone
 		"rank":              func(r *Report) { r.Members[0].Rank = -1 },
 		"Members[1].Rank":   func(r *Report) { r.Members = append(r.Members, fine) },
 		"Members[0].State":  func(r *Report) { r.Members[0].State = 9 },
 		"Members[0].Reason": func(r *Report) { r.Members[0].Reason = "\xff" },
+		"64 bytes":          func(r *Report) { r.Members[0].Reason = lockstep.Reason(strings.Repeat("x", 65)) },
 		"Members[0].Since":  func(r *Report) { r.Members[0].Since = time.Time{} },
 	} {
 		r := Report{Node: "n00", Incarnation: 1, Sequence: 99, Members: []Member{fine}}
@@ -291,7 +360,7 @@ func TestAccusationsAreBounded(t *testing.T) {
 func TestTheOrderWithinAnInstantDoesNotMatter(t *testing.T) {
 	rounds := 60
 	if testing.Short() {
-		rounds = 15
+		rounds = 10
 	}
 	for seed := range rounds {
 		rng := rand.New(rand.NewPCG(uint64(seed), 3))

@@ -52,7 +52,7 @@ func Example() {
 	// 1s rank 1: unknown -> alive (beating)
 	// 1s rank 2: unknown -> alive (beating)
 	// 10s rank 1: alive -> suspect (silent)
-	// 11s rank 1: suspect -> dead (silent)
+	// 15s rank 1: suspect -> dead (silent)
 	// 31s rank 2: alive -> hung (no-progress)
 }
 
@@ -78,7 +78,7 @@ func ExampleCoordinator() {
 				continue
 			}
 			_, err := c.Report(now, liveness.Report{Node: id, Incarnation: 1, Sequence: uint64(s), Members: []liveness.Member{
-				{Rank: rank, Incarnation: 1, State: liveness.Alive, Reason: liveness.ReasonBeating, Since: now},
+				{Rank: rank, Incarnation: 1, State: liveness.Alive, Reason: "beating", Since: now},
 			}})
 			if err != nil {
 				fmt.Println(err)
@@ -108,17 +108,6 @@ func ExampleCoordinator() {
 	// 10 node a3: alive -> suspect (silent)
 	// 20 node a1: suspect -> dead (exited)
 	// 6 take part; at fault: 0 dead
-}
-
-func ExamplePhi() {
-	for _, elapsed := range []time.Duration{1000, 1200, 1500, 3000} {
-		fmt.Printf("%.3f\n", liveness.Phi(elapsed*time.Millisecond, time.Second, 100*time.Millisecond))
-	}
-	// Output:
-	// 0.301
-	// 1.643
-	// 6.543
-	// 88.560
 }
 
 func ExampleMonitor_Tune() {

@@ -25,9 +25,9 @@ func (t *table[K]) fall(s *slot[K], ns int64, why lockstep.Reason) {
 // silent is why s is quiet if it is so by silence.
 func (s *slot[K]) silent() lockstep.Reason {
 	if s.life == unseen {
-		return ReasonNeverStarted
+		return reasonNeverStarted
 	}
-	return ReasonSilent
+	return reasonSilent
 }
 
 // hush finds s quiet if it is silent at ns. It is the part of step that goes before
@@ -48,7 +48,7 @@ func (t *table[K]) step(s *slot[K], ns int64) {
 	switch {
 	case s.life > live:
 	case ns >= t.cutOff(s):
-		s.die(ReasonDisconnected)
+		s.die(reasonDisconnected)
 	case ns >= s.endAt():
 		s.die(s.silent())
 	case s.quiet && ns >= s.calmAt:
@@ -57,7 +57,7 @@ func (t *table[K]) step(s *slot[K], ns int64) {
 	}
 	if t.judged(s) && !s.hung && ns >= t.hungAt(s) {
 		if s.phase == PhaseTeardown {
-			s.die(ReasonTeardown)
+			s.die(reasonTeardown)
 		} else {
 			s.hung = true
 		}
@@ -79,8 +79,9 @@ func (t *table[K]) set(i int32) {
 	t.at[i] = t.due(s)
 }
 
-// timeouts returns after how long a silence s is quiet, and dead: by phi that is never
-// before two beats are missing, when those that fell silent with s are overdue too.
+// timeouts returns after how long a silence s is quiet, and dead: by phi that is neither
+// before DeadAfter nor before two beats are missing, when those that fell silent with s
+// are overdue too.
 func (t *table[K]) timeouts(s *slot[K]) (quiet, dead int64) {
 	if t.cfg.Method == Deadline {
 		return int64(t.cfg.SuspectAfter), int64(t.cfg.DeadAfter)
@@ -88,11 +89,14 @@ func (t *table[K]) timeouts(s *slot[K]) (quiet, dead int64) {
 	mean, sigma := s.win.mean(), max(s.win.sigma(), int64(t.cfg.MinSigma))
 	quiet = mean + t.cfg.pause() + sigmas(t.z[0], sigma)
 	dead = mean + t.cfg.pause() + sigmas(t.z[1], sigma)
-	return quiet, max(quiet, dead, 2*mean+4*sigma)
+	return quiet, max(quiet, dead, 2*mean+4*sigma, int64(t.cfg.DeadAfter))
 }
 
 // endAt returns when s dies of silence.
 func (s *slot[K]) endAt() int64 { return max(s.deadAt, s.hold, s.cohort) }
+
+// spent says whether s was held for as long as may be and dies of silence at ns.
+func (s *slot[K]) spent(ns int64) bool { return max(s.hold, s.cohort) > 0 && ns >= s.endAt() }
 
 // cutOff returns when s dies of its connection having closed; never where it did not.
 func (t *table[K]) cutOff(s *slot[K]) int64 {
@@ -131,7 +135,7 @@ func (t *table[K]) hungAt(s *slot[K]) int64 {
 
 // due returns when a check has to look at s; 0 when there is something to tell.
 func (t *table[K]) due(s *slot[K]) int64 {
-	if s.state() != s.told {
+	if s.unsaid() {
 		return 0
 	}
 	if s.life > live {
@@ -164,27 +168,31 @@ func (s *slot[K]) state() State {
 	return Alive
 }
 
+// unsaid says whether there is something to tell of s: another state, or the same of
+// another incarnation.
+func (s *slot[K]) unsaid() bool { return s.state() != s.told || s.inc != s.of }
+
 // tell completes the event that s changed.
 func (s *slot[K]) tell(e *Event) {
 	e.Incarnation, e.From, e.To, e.Reason = s.inc, s.told, s.state(), s.reason()
 	e.Since = s.heard(e.To)
-	s.told, s.said = e.To, e.Reason
+	s.told, s.said, s.of = e.To, e.Reason, s.inc
 }
 
 // reason is why s is as it is.
 func (s *slot[K]) reason() lockstep.Reason {
 	switch s.state() {
 	case Left:
-		return ReasonLeft
+		return reasonLeft
 	case Unknown:
-		return ReasonJoined
+		return reasonJoined
 	case Hung:
-		return ReasonNoProgress
+		return reasonNoProgress
 	case Alive:
 		if s.told == Hung {
-			return ReasonProgress
+			return reasonProgress
 		}
-		return ReasonBeating
+		return reasonBeating
 	}
 	return s.why
 }

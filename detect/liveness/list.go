@@ -31,10 +31,11 @@ func (c *Coordinator) FaultsAt(epoch uint64) (List, bool) {
 	return c.lists[i], true
 }
 
-// Raise makes the epoch of every list from now on higher than floor; a floor below
-// that of the list of now changes nothing. It is for a coordinator that was restored
-// from an older state than it had: raise it above all epochs that somebody was told.
-func (c *Coordinator) Raise(floor uint64) { c.epoch = max(c.epoch, floor) }
+// Raise makes the epoch of every list from now on higher than floor, of which what is
+// above 2^62 does not count; a floor below that of the list of now changes nothing. It
+// is for a coordinator that was restored from an older state than it had: raise it
+// above all epochs that somebody was told.
+func (c *Coordinator) Raise(floor uint64) { c.epoch = max(c.epoch, min(floor, maxCount)) }
 
 // AppendParticipants appends the ranks that take part as of the list of now, in
 // increasing order: those that are Alive, Hung or Suspect. Who is dead, has left or
@@ -59,23 +60,26 @@ func listed(s State) bool { return s == Dead || s == Hung }
 func (c *Coordinator) relist(ns int64, events []Event, forgotten []int) {
 	last := c.Faults()
 	next := List{Epoch: c.epoch + 1, At: lockstep.FromNanos(ns), Participants: last.Participants}
-	changed := false
-	for _, e := range events {
-		if takesPart(e.From) != takesPart(e.To) {
-			changed = true
-			if takesPart(e.To) {
-				next.Participants++
-			} else {
-				next.Participants--
-			}
+	part, fault := false, len(forgotten) > 0 // whether it may be another in who takes part, and in who is at fault
+	for rest := events; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Rank == rest[0].Rank {
+			n++
 		}
-		changed = changed || listed(e.From) || listed(e.To)
+		from, to := takesPart(rest[0].From), takesPart(rest[n-1].To)
+		if part = part || from != to; to && !from {
+			next.Participants++
+		} else if from && !to {
+			next.Participants--
+		}
+		fault = fault || slices.ContainsFunc(rest[:n], func(e Event) bool { return listed(e.From) || listed(e.To) })
+		rest = rest[n:]
 	}
-	if !changed && len(forgotten) == 0 {
+	if !part && !fault {
 		return
 	}
 	next.Faults = c.merge(last.Faults, events, forgotten)
-	if len(forgotten) > 0 && len(next.Faults) == len(last.Faults) {
+	if !part && slices.Equal(next.Faults, last.Faults) {
 		return
 	}
 	c.epoch++

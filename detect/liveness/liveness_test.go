@@ -71,18 +71,19 @@ func save(t testing.TB, m interface{ Snapshot(w io.Writer) error }) string {
 }
 
 func TestPhiOracles(t *testing.T) {
-	require.InDelta(t, 6.543, Phi(1500*time.Millisecond, sec, 100*time.Millisecond), 0.0005)
-	require.InDelta(t, 0.301, Phi(sec, sec, 100*time.Millisecond), 0.0005)
-	require.InDelta(t, math.Log10(2), Phi(sec, sec, sec), 1e-15)
+	require.InDelta(t, 6.543, phi(1500*time.Millisecond, sec, 100*time.Millisecond), 0.0005)
+	require.InDelta(t, 0.301, phi(sec, sec, 100*time.Millisecond), 0.0005)
+	require.InDelta(t, 1.643, phi(1200*time.Millisecond, sec, 100*time.Millisecond), 0.0005)
+	require.InDelta(t, math.Log10(2), phi(sec, sec, sec), 1e-15)
 	// Tails beyond where 1-F is 0: -log10 of the tail, from its asymptotic series (Abramowitz and Stegun 26.2.12).
 	for _, z := range []float64{20, 37, 50, 1000} {
 		tail := z*z/2/math.Ln10 + math.Log10(z*math.Sqrt(2*math.Pi)) - math.Log1p(-1/(z*z)+3/(z*z*z*z))/math.Ln10
 		require.InEpsilon(t, tail, phiAt(z), 1e-6)
 	}
 	require.InDelta(t, phiAt(3*math.Sqrt2-1e-9), phiAt(3*math.Sqrt2), 1e-7, "the two ways of working it out meet")
-	require.Equal(t, 0.0, Phi(0, sec, 0))
-	require.True(t, math.IsInf(Phi(sec, sec, 0), 1))
-	require.Greater(t, Phi(0, sec, 10*time.Millisecond), -1e-300)
+	require.Equal(t, 0.0, phi(0, sec, 0))
+	require.True(t, math.IsInf(phi(sec, sec, 0), 1))
+	require.Greater(t, phi(0, sec, 10*time.Millisecond), -1e-300)
 }
 
 // TestPhiRisesWithElapsedTime is the property that makes an instant of a threshold.
@@ -90,7 +91,7 @@ func TestPhiRisesWithElapsedTime(t *testing.T) {
 	for _, sigma := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * sec} {
 		before := -1.0
 		for e := time.Duration(0); e < 30*sec; e += 7 * time.Millisecond {
-			phi := Phi(e, sec, sigma)
+			phi := phi(e, sec, sigma)
 			require.GreaterOrEqual(t, phi, before)
 			require.False(t, math.IsNaN(phi) || math.IsInf(phi, 0))
 			before = phi
@@ -109,7 +110,7 @@ func TestThresholdsAreReachedWhereSaid(t *testing.T) {
 
 // TestStatusAgreesWithTheDecision: a member is Suspect when its phi is at the threshold.
 func TestStatusAgreesWithTheDecision(t *testing.T) {
-	m := newMonitor(t, Config{}, 0)
+	m := newMonitor(t, Config{DeadAfter: 1}, 0)
 	keep(t, m, 100*sec, 0)
 	s, ok := m.Status(at(99*sec), 0)
 	require.True(t, ok)
@@ -118,7 +119,7 @@ func TestStatusAgreesWithTheDecision(t *testing.T) {
 	require.Equal(t, 100*time.Millisecond, s.Sigma)
 	require.Zero(t, math.Floor(s.Phi))
 	then, _ := m.Status(s.SuspectAt, 0)
-	require.InDelta(t, 5.0, then.Phi, 1e-4)
+	require.InDelta(t, 8.0, then.Phi, 1e-4)
 	then, _ = m.Status(s.DeadAt, 0)
 	require.InDelta(t, 12.0, then.Phi, 1e-4)
 	require.Equal(t, "", say(t, m.Check, s.SuspectAt.Sub(t0)-1))
@@ -126,6 +127,16 @@ func TestStatusAgreesWithTheDecision(t *testing.T) {
 	require.Equal(t, "rank 0: suspect -> dead (silent)", say(t, m.Check, s.DeadAt.Sub(t0)))
 	_, ok = m.Status(t0, 7)
 	require.False(t, ok)
+}
+
+// TestDoubtComesWellBeforeDeath: between Suspect and Dead there is time to look.
+func TestDoubtComesWellBeforeDeath(t *testing.T) {
+	m := newMonitor(t, Config{}, 0)
+	keep(t, m, 100*sec, 0)
+	require.Equal(t, "", say(t, m.Check, 103500*time.Millisecond))
+	require.Equal(t, "rank 0: alive -> suspect (silent)", say(t, m.Check, 104*sec), "about as torchft's 5 s")
+	require.Equal(t, "", say(t, m.Check, 109*sec-1))
+	require.Equal(t, "rank 0: suspect -> dead (silent)", say(t, m.Check, 109*sec), "DeadAfter")
 }
 
 // TestPhiResetsOnABeat is the property of the specification.
@@ -268,7 +279,7 @@ func TestOutcomesOfBeats(t *testing.T) {
 	require.Equal(t, Accepted, out)
 	out, _ = m.Beat(at(2*sec), 0, Beat{Incarnation: 1, Progress: 8})
 	require.Equal(t, Fenced, out)
-	require.Equal(t, "rank 0: unknown -> dead (broken); rank 1: unknown -> left (left)", say(t, m.Check, 2*sec))
+	require.Equal(t, "rank 0: unknown -> dead (broken); rank 1: unknown -> left (left); rank 2: unknown -> unknown (joined)", say(t, m.Check, 2*sec))
 	require.NoError(t, m.Join(at(2*sec), 0, 2))
 	require.Equal(t, "rank 0: dead -> unknown (joined)", say(t, m.Check, 2*sec))
 	require.NoError(t, m.Forget(1))
@@ -296,7 +307,7 @@ func TestHungIsAStateOfItsOwn(t *testing.T) {
 	require.Equal(t, at(sec), m.Report().Members[0].Since, "the last progress")
 	require.Equal(t, "rank 0: hung -> alive (progress)", beats(31*sec, 31*sec, 1))
 	require.Equal(t, "rank 0: alive -> hung (no-progress)", beats(32*sec, 60*sec, 1), "a second stall is told")
-	require.Equal(t, "rank 0: hung -> suspect (silent); rank 1: alive -> suspect (silent)", say(t, m.Check, 64500*time.Millisecond))
+	require.Equal(t, "rank 0: hung -> suspect (silent); rank 1: alive -> suspect (silent)", say(t, m.Check, 64700*time.Millisecond))
 }
 
 // TestFlippingPhasesIsNoProgress: each phase counts once between two steps.

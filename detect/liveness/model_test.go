@@ -17,7 +17,7 @@ type plainGap struct {
 }
 
 type plainRank struct {
-	inc                  uint64
+	inc, of              uint64
 	seen, dead, gone     bool
 	told                 State
 	why                  lockstep.Reason
@@ -25,7 +25,7 @@ type plainRank struct {
 	intervals            []int64 // in microseconds
 	quiet                bool
 	cut, calm            *int64
-	hold, steady         int64
+	hold, cohort, steady int64
 	relapses             int
 	hung                 bool
 	phase                Phase
@@ -42,22 +42,21 @@ type plain struct {
 	gaps          []plainGap
 	ranks         map[int]*plainRank
 	z             map[int]int64 // sigmasFor each threshold
+	nodes         bool          // the members are nodes, whose progress is not judged
 }
 
 func (p *plain) rule(phase Phase) Rule { return p.cfg.table()[phase] }
 
-func (p *plain) timeouts(r *plainRank) (quiet, dead int64) {
-	if p.cfg.Method == Deadline {
-		return int64(p.cfg.SuspectAfter), int64(p.cfg.DeadAfter)
-	}
+// spread returns the mean and the deviation of the intervals of r, in nanoseconds.
+func (p *plain) spread(r *plainRank) (mean, sigma int64) {
 	sum, square, n := new(big.Int), new(big.Int), big.NewInt(int64(len(r.intervals)))
 	for _, x := range r.intervals {
 		b := big.NewInt(x)
 		sum.Add(sum, b)
 		square.Add(square, new(big.Int).Mul(b, b))
 	}
-	mean := new(big.Int).Mul(sum, big.NewInt(1000))
-	mean.Quo(mean, n)
+	m := new(big.Int).Mul(sum, big.NewInt(1000))
+	m.Quo(m, n)
 	// The least root with root² >= (n·Σx² - (Σx)²)/n².
 	v := new(big.Int).Mul(n, square)
 	v.Sub(v, new(big.Int).Mul(sum, sum))
@@ -65,14 +64,22 @@ func (p *plain) timeouts(r *plainRank) (quiet, dead int64) {
 	for new(big.Int).Mul(new(big.Int).Mul(root, root), new(big.Int).Mul(n, n)).Cmp(v) < 0 {
 		root.Add(root, big.NewInt(1))
 	}
-	sigma := max(root.Int64()*1000, int64(p.cfg.MinSigma))
+	return m.Int64(), max(root.Int64()*1000, int64(p.cfg.MinSigma))
+}
+
+func (p *plain) timeouts(r *plainRank) (quiet, dead int64) {
+	if p.cfg.Method == Deadline {
+		return int64(p.cfg.SuspectAfter), int64(p.cfg.DeadAfter)
+	}
+	mean, sigma := p.spread(r)
 	up := func(threshold int) int64 {
 		z := new(big.Int).Mul(big.NewInt(p.z[threshold]), big.NewInt(sigma))
 		z.Add(z, big.NewInt(million-1))
 		return z.Quo(z, big.NewInt(million)).Int64()
 	}
-	base := mean.Int64() + max(int64(p.cfg.Pause), 0)
-	return base + up(p.cfg.Suspect), max(base+up(p.cfg.Dead), 2*mean.Int64()+4*sigma)
+	base := mean + max(int64(p.cfg.Pause), 0)
+	quiet = base + up(p.cfg.Suspect)
+	return quiet, max(quiet, base+up(p.cfg.Dead), 2*mean+4*sigma, int64(p.cfg.DeadAfter))
 }
 
 func (p *plain) silence(r *plainRank) (quietAt, deadAt int64) {
@@ -131,32 +138,39 @@ func (p *plain) state(r *plainRank) State {
 func (p *plain) wake() (int64, bool) {
 	var at []int64
 	for _, r := range p.ranks { // in any order: the least
-		quietAt, deadAt := p.silence(r)
-		switch {
-		case p.state(r) != r.told:
-			at = append(at, 0)
-			continue
-		case r.dead || r.gone:
-			continue
-		}
-		at = append(at, max(deadAt, r.hold))
-		if r.cut != nil {
-			at = append(at, *r.cut+int64(p.cfg.Reconnect))
-		}
-		if !r.quiet {
-			at = append(at, quietAt)
-		}
-		if r.calm != nil {
-			at = append(at, *r.calm, quietAt)
-		}
-		if r.seen && !r.hung {
-			at = append(at, p.hungAt(r))
+		if due, ok := p.due(r); ok {
+			at = append(at, due)
 		}
 	}
 	if len(at) == 0 {
 		return 0, false
 	}
 	return slices.Min(at), true
+}
+
+// due is when there is something to decide about r.
+func (p *plain) due(r *plainRank) (int64, bool) {
+	quietAt, deadAt := p.silence(r)
+	switch {
+	case p.state(r) != r.told, r.inc != r.of:
+		return 0, true
+	case r.dead || r.gone:
+		return 0, false
+	}
+	at := max(deadAt, r.hold, r.cohort)
+	if r.cut != nil {
+		at = min(at, max(*r.cut+int64(p.cfg.Reconnect), r.cohort))
+	}
+	if !r.quiet {
+		at = min(at, quietAt)
+	}
+	if r.calm != nil {
+		at = min(at, *r.calm, quietAt)
+	}
+	if r.seen && !r.hung && !p.nodes {
+		at = min(at, p.hungAt(r))
+	}
+	return at, true
 }
 
 func (p *plain) pass(ns int64) {
@@ -178,10 +192,10 @@ func (p *plain) join(ns int64, rank int, inc uint64) bool {
 	}
 	p.pass(ns)
 	mean := int64(p.cfg.Interval) / 1000
-	r := &plainRank{inc: inc, joined: ns, last: ns, moved: ns, since: ns, steady: ns, phases: map[Phase]bool{}}
+	r := &plainRank{inc: inc, of: inc, joined: ns, last: ns, moved: ns, since: ns, steady: ns, phases: map[Phase]bool{}}
 	r.intervals = []int64{mean - mean/4, mean + mean/4}
 	if old != nil {
-		r.told = old.told
+		r.told, r.of = old.told, old.of
 	}
 	p.ranks[rank] = r
 	return true
@@ -270,7 +284,7 @@ func (p *plain) evidence(ns int64, rank int, inc uint64, e Evidence) Outcome {
 	}
 	switch e {
 	case Exited, Broken:
-		r.dead, r.why = true, map[Evidence]lockstep.Reason{Exited: ReasonExited, Broken: ReasonBroken}[e]
+		r.dead, r.why = true, map[Evidence]lockstep.Reason{Exited: reasonExited, Broken: reasonBroken}[e]
 	case Seen:
 		r.hold = max(r.hold, ns+int64(p.cfg.Hold))
 	case Disconnected:
@@ -278,7 +292,7 @@ func (p *plain) evidence(ns int64, rank int, inc uint64, e Evidence) Outcome {
 			return Repeated
 		}
 		r.cut, r.calm = &ns, nil
-		p.fall(r, ns, ReasonDisconnected)
+		p.fall(r, ns, reasonDisconnected)
 	}
 	return Accepted
 }
@@ -304,9 +318,8 @@ func (p *plain) leave(ns int64, rank int, inc uint64) Outcome {
 func (p *plain) check(ns int64) []Event {
 	p.pass(ns)
 	var out []Event
-	now := lockstep.FromNanos(ns)
 	if p.late != nil {
-		out = append(out, Event{Kind: ObserverLate, At: now, Reason: ReasonLate, Since: lockstep.FromNanos(*p.late)})
+		out = append(out, Event{Kind: ObserverLate, At: lockstep.FromNanos(ns), Reason: reasonLate, Since: lockstep.FromNanos(*p.late)})
 		p.late = nil
 	}
 	var ranks []int
@@ -317,19 +330,9 @@ func (p *plain) check(ns int64) []Event {
 	for _, rank := range ranks {
 		r := p.ranks[rank]
 		p.decide(r, ns)
-		if to := p.state(r); to != r.told {
-			e := Event{At: now, Rank: rank, Node: "n0", Incarnation: r.inc, From: r.told, To: to, Reason: r.why, Since: lockstep.FromNanos(r.last)}
-			switch to {
-			case Left:
-				e.Reason = ReasonLeft
-			case Unknown:
-				e.Reason = ReasonJoined
-			case Hung:
-				e.Reason, e.Since = ReasonNoProgress, lockstep.FromNanos(r.moved)
-			case Alive:
-				e.Reason = map[bool]lockstep.Reason{true: ReasonProgress, false: ReasonBeating}[r.told == Hung]
-			}
-			r.told = to
+		if p.state(r) != r.told || r.inc != r.of {
+			e := p.tell(r, ns)
+			e.Rank, e.Node = rank, "n0"
 			out = append(out, e)
 		}
 	}
@@ -339,32 +342,56 @@ func (p *plain) check(ns int64) []Event {
 	return out
 }
 
+// tell returns the event that r changed, without its name.
+func (p *plain) tell(r *plainRank, ns int64) Event {
+	to := p.state(r)
+	e := Event{At: lockstep.FromNanos(ns), Incarnation: r.inc, From: r.told, To: to, Reason: r.why, Since: lockstep.FromNanos(r.last)}
+	switch to {
+	case Left:
+		e.Reason = reasonLeft
+	case Unknown:
+		e.Reason = reasonJoined
+	case Hung:
+		e.Reason, e.Since = reasonNoProgress, lockstep.FromNanos(r.moved)
+	case Alive:
+		e.Reason = map[bool]lockstep.Reason{true: reasonProgress, false: reasonBeating}[r.told == Hung]
+	}
+	r.told, r.of = to, r.inc
+	return e
+}
+
+// hush finds r quiet where it is silent.
+func (p *plain) hush(r *plainRank, ns int64) {
+	if quietAt, _ := p.silence(r); r.dead || r.gone || ns < quietAt {
+		return
+	}
+	if !r.quiet {
+		p.fall(r, ns, map[bool]lockstep.Reason{true: reasonSilent, false: reasonNeverStarted}[r.seen])
+	}
+	r.calm = nil
+}
+
 func (p *plain) decide(r *plainRank, ns int64) {
 	if r.dead || r.gone {
 		return
 	}
-	quietAt, deadAt := p.silence(r)
-	silent := map[bool]lockstep.Reason{true: ReasonSilent, false: ReasonNeverStarted}[r.seen]
-	if ns >= quietAt {
-		if !r.quiet {
-			p.fall(r, ns, silent)
-		}
-		r.calm = nil
-	}
+	p.hush(r, ns)
+	_, deadAt := p.silence(r)
+	silent := map[bool]lockstep.Reason{true: reasonSilent, false: reasonNeverStarted}[r.seen]
 	switch {
-	case r.cut != nil && ns >= *r.cut+int64(p.cfg.Reconnect):
-		r.dead, r.why = true, ReasonDisconnected
+	case r.cut != nil && ns >= max(*r.cut+int64(p.cfg.Reconnect), r.cohort):
+		r.dead, r.why = true, reasonDisconnected
 		return
-	case ns >= max(deadAt, r.hold):
+	case ns >= max(deadAt, r.hold, r.cohort):
 		r.dead, r.why = true, silent
 		return
 	case r.calm != nil && ns >= *r.calm:
-		r.quiet, r.calm, r.hold, r.steady = false, nil, 0, ns
+		r.quiet, r.calm, r.hold, r.cohort, r.steady = false, nil, 0, 0, ns
 		r.relapses = min(r.relapses+1, 5)
 	}
-	if r.seen && !r.hung && ns >= p.hungAt(r) {
+	if r.seen && !r.hung && !p.nodes && ns >= p.hungAt(r) {
 		if r.phase == PhaseTeardown {
-			r.dead, r.why = true, ReasonTeardown
+			r.dead, r.why = true, reasonTeardown
 		} else {
 			r.hung = true
 		}

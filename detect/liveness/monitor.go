@@ -95,7 +95,7 @@ func (m *Monitor) Beat(now time.Time, rank int, b Beat) (Outcome, error) {
 	if err != nil {
 		return 0, err
 	}
-	if b.Phase >= MaxPhases || m.t.rules[b.Phase].Gap == 0 {
+	if b.Phase >= maxPhases || m.t.rules[b.Phase].Gap == 0 {
 		return 0, fault(lockstep.ErrInvalid, op, "Phase", b.Phase.String(), "has no rule")
 	}
 	if b.Pause < 0 || b.Pause > lockstep.MaxWalltime {
@@ -191,7 +191,7 @@ func (m *Monitor) Check(dst []Event, now time.Time) ([]Event, error) {
 	for _, i := range m.due {
 		s := &m.t.slots[i]
 		m.t.step(s, ns)
-		if s.state() != s.told {
+		if s.unsaid() {
 			dst = append(dst, Event{Kind: RankChanged, At: at, Rank: s.key, Node: m.node})
 			s.tell(&dst[len(dst)-1])
 		}
@@ -203,17 +203,12 @@ func (m *Monitor) Check(dst []Event, now time.Time) ([]Event, error) {
 
 // list appends the slots to look at by ns, in the order of their keys.
 func (t *table[K]) list(dst []int32, ns int64) []int32 {
-	sorted := true // as it is where all joined in order
 	for i, at := range t.at {
-		if at > ns {
-			continue
+		if at <= ns {
+			dst = append(dst, int32(i))
 		}
-		if n := len(dst); n > 0 && t.slots[i].key < t.slots[dst[n-1]].key {
-			sorted = false
-		}
-		dst = append(dst, int32(i))
 	}
-	if !sorted {
+	if t.mixed {
 		slices.SortFunc(dst, func(a, b int32) int { return cmp.Compare(t.slots[a].key, t.slots[b].key) })
 	}
 	return dst
@@ -224,7 +219,7 @@ func (t *table[K]) tellLate(dst []Event, ns int64) []Event {
 	if t.late == never {
 		return dst
 	}
-	e := Event{Kind: ObserverLate, At: lockstep.FromNanos(ns), Reason: ReasonLate, Since: lockstep.FromNanos(t.late)}
+	e := Event{Kind: ObserverLate, At: lockstep.FromNanos(ns), Reason: reasonLate, Since: lockstep.FromNanos(t.late)}
 	t.late = never
 	return append(dst, e)
 }
@@ -255,7 +250,7 @@ func (m *Monitor) Report() Report {
 	for i := range m.t.slots {
 		s := &m.t.slots[i]
 		r.Members = append(r.Members, Member{
-			Rank: s.key, Node: m.node, Incarnation: s.inc,
+			Rank: s.key, Node: m.node, Incarnation: s.of,
 			State: s.told, Reason: s.said, Since: s.heard(s.told),
 		})
 	}
@@ -288,7 +283,7 @@ func (t *table[K]) status(i int32, now time.Time) Status {
 	}
 	if s.life == live {
 		from := lockstep.FromNanos(max(s.last, s.paused, t.pausedTo)).Add(t.rules[s.phase].Pause + time.Duration(t.cfg.pause()))
-		st.Phi = Phi(max(now.Sub(from), 0), st.Mean, st.Sigma)
+		st.Phi = phi(max(now.Sub(from), 0), st.Mean, st.Sigma)
 	}
 	if t.judged(s) {
 		st.HungAt = lockstep.FromNanos(t.hungAt(s))

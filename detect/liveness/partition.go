@@ -2,7 +2,6 @@ package liveness
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -30,35 +29,82 @@ func (n *tally) add(overdue, quiet bool) {
 	}
 }
 
-// partitions looks for domains that fell silent, and at those that had.
+// partitions looks at the domains that had fallen silent, and for others that did.
 func (c *Coordinator) partitions(dst []Event, ns int64) []Event {
 	all, domains := c.tallies(ns)
-	kept := c.parts[:0]
-	for _, p := range c.parts {
-		n := all
-		if p.Domain != "" {
-			n = domains[p.Domain]
+	size := func(domain string) tally {
+		if domain == "" {
+			return all
 		}
+		return domains[domain]
+	}
+	dst = c.endParts(dst, ns, size)
+	if _, whole := c.covers(""); !whole && (len(c.due) > 0 || c.news) {
+		var cut []string
+		for d, n := range domains { // in any order: sorted
+			if c.cut(n) {
+				cut = append(cut, d)
+			}
+		}
+		slices.Sort(cut)
+		if c.cut(all) {
+			cut = []string{""}
+		}
+		for _, d := range cut {
+			if at, old := c.covers(d); !old {
+				c.parts = slices.Insert(c.parts, at, partition{d, instant.Add(ns, c.t.cfg.Hold)})
+				dst = append(dst, part(PartitionSuspected, ns, d, size(d), reasonCohort))
+			}
+		}
+	}
+	c.holdAll(ns)
+	return dst
+}
+
+// endParts ends the partitions that are over. Nodes that are still silent have as long
+// as any silent node has to come back as well.
+func (c *Coordinator) endParts(dst []Event, ns int64, size func(string) tally) []Event {
+	kept := c.parts[:0]
+	var ended []partition
+	for _, p := range c.parts {
+		n := size(p.Domain)
 		// It is over at half the share at which it began, so that it does not flicker.
 		if ns < p.Until && n.silent > 0 && 2*int64(n.silent)*million > int64(c.t.cfg.Partition)*int64(n.count) {
-			c.holdAll(p)
 			kept = append(kept, p)
-			continue
+		} else {
+			ended = append(ended, p)
 		}
-		dst = append(dst, part(PartitionResolved, ns, p.Domain, n, c.resolve(p, ns)))
 	}
-	clear(c.parts[len(kept):])
 	c.parts = kept
-	if c.covers("") || len(c.due) == 0 && !c.news {
+	if len(ended) == 0 {
 		return dst
 	}
-	if c.cut(all) {
-		return c.suspect(dst, ns, "", all)
+	why := make(map[string]lockstep.Reason, len(ended))
+	for _, p := range ended {
+		why[p.Domain] = reasonBeating
 	}
-	for _, d := range slices.Sorted(maps.Keys(domains)) {
-		if !c.covers(d) && c.cut(domains[d]) {
-			dst = c.suspect(dst, ns, d, domains[d])
+	for i := range c.t.slots {
+		s := &c.t.slots[i]
+		if s.cohort == 0 {
+			continue
 		}
+		for _, d := range [...]string{"", c.nodes[s.key].domain} {
+			if _, over := why[d]; !over {
+				continue
+			}
+			if s.life == dead {
+				why[d] = reasonConfirmed
+			}
+			_, grace := c.t.timeouts(s)
+			s.cohort = min(s.cohort, instant.Add(ns, time.Duration(grace)))
+			c.t.at[i] = c.t.due(s)
+		}
+	}
+	for _, p := range ended {
+		if ns >= p.Until {
+			why[p.Domain] = reasonExpired
+		}
+		dst = append(dst, part(PartitionResolved, ns, p.Domain, size(p.Domain), why[p.Domain]))
 	}
 	return dst
 }
@@ -69,7 +115,7 @@ func (c *Coordinator) tallies(ns int64) (all tally, domains map[string]tally) {
 	domains = make(map[string]tally)
 	for i := range c.t.slots {
 		s := &c.t.slots[i]
-		if s.life != live || max(s.hold, s.cohort) > 0 && ns >= s.endAt() {
+		if s.life != live || s.spent(ns) {
 			continue
 		}
 		overdue := c.t.overdue(s, ns)
@@ -88,53 +134,31 @@ func (c *Coordinator) cut(n tally) bool {
 	return n.quiet > 0 && n.silent >= c.t.cfg.PartitionNodes && int64(n.silent)*million > int64(c.t.cfg.Partition)*int64(n.count)
 }
 
-func (c *Coordinator) covers(domain string) bool {
-	return slices.ContainsFunc(c.parts, func(p partition) bool { return p.Domain == domain })
+// covers says whether a domain is suspected, and where in the list it is, or would be.
+func (c *Coordinator) covers(domain string) (int, bool) {
+	return slices.BinarySearchFunc(c.parts, domain, func(p partition, d string) int { return cmp.Compare(p.Domain, d) })
 }
 
-func (c *Coordinator) suspect(dst []Event, ns int64, domain string, n tally) []Event {
-	p := partition{domain, instant.Add(ns, c.t.cfg.Hold)}
-	at, _ := slices.BinarySearchFunc(c.parts, domain, func(p partition, d string) int { return cmp.Compare(p.Domain, d) })
-	c.parts = slices.Insert(c.parts, at, p)
-	c.holdAll(p)
-	return append(dst, part(PartitionSuspected, ns, domain, n, ReasonCohort))
-}
-
-// holdAll keeps the silent nodes of p from dying of it.
-func (c *Coordinator) holdAll(p partition) {
+// holdAll keeps the silent nodes of partitions from dying of it, but for those that
+// were held for as long as may be.
+func (c *Coordinator) holdAll(ns int64) {
+	if len(c.parts) == 0 {
+		return
+	}
+	until := make(map[string]int64, len(c.parts))
+	for _, p := range c.parts {
+		until[p.Domain] = p.Until
+	}
 	for i := range c.t.slots {
 		s := &c.t.slots[i]
-		if s.life == live && s.quiet && s.cohort < p.Until && c.within(s, p) {
-			s.cohort = p.Until
+		if s.life != live || !s.quiet || s.spent(ns) {
+			continue
+		}
+		if u := max(until[""], until[c.nodes[s.key].domain]); u > s.cohort {
+			s.cohort = u
 			c.t.at[i] = c.t.due(s)
 		}
 	}
-}
-
-func (c *Coordinator) within(s *slot[lockstep.NodeID], p partition) bool {
-	return p.Domain == "" || c.nodes[s.key].domain == p.Domain
-}
-
-// resolve ends p and says why it is over. Nodes that are still silent have as long
-// as any silent node has to come back as well.
-func (c *Coordinator) resolve(p partition, ns int64) lockstep.Reason {
-	why := ReasonBeating
-	for i := range c.t.slots {
-		s := &c.t.slots[i]
-		if s.cohort == 0 || !c.within(s, p) {
-			continue
-		}
-		if s.life == dead {
-			why = ReasonConfirmed
-		}
-		_, grace := c.t.timeouts(s)
-		s.cohort = min(s.cohort, instant.Add(ns, time.Duration(grace)))
-		c.t.at[i] = c.t.due(s)
-	}
-	if ns >= p.Until {
-		return ReasonExpired
-	}
-	return why
 }
 
 func part(kind Kind, ns int64, domain string, n tally, why lockstep.Reason) Event {

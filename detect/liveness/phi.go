@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Phi returns the suspicion that a silence of elapsed raises where beats come at
+// phi returns the suspicion that a silence of elapsed raises where beats come at
 // intervals of this mean and standard deviation: -log10 of the chance that a
 // normal interval is longer. Each unit is ten times less chance. A sigma that is
 // not positive gives 0 before the mean and +Inf from it on.
-func Phi(elapsed, mean, sigma time.Duration) float64 {
+func phi(elapsed, mean, sigma time.Duration) float64 {
 	if sigma <= 0 {
 		if elapsed < mean {
 			return 0
@@ -62,7 +62,7 @@ func sigmasFor(threshold int) int64 {
 	return hi
 }
 
-// maxSample bounds an interval, in microseconds, so that the squares of MaxWindow
+// maxSample bounds an interval, in microseconds, so that the squares of maxWindow
 // of them fit 64 bits.
 const maxSample = 1<<26 - 1
 

@@ -12,7 +12,7 @@ import (
 func (c *Coordinator) place(ns int64, id lockstep.NodeID, m Member) {
 	r := c.ranks[m.Rank]
 	if r == nil {
-		r = &rank{number: m.Rank, node: id, told: Unknown, said: ReasonJoined}
+		r = &rank{number: m.Rank, node: id, told: Unknown, said: reasonJoined, of: m.Incarnation}
 		c.ranks[m.Rank] = r
 		c.nodes[id].put(m.Rank)
 	} else if r.inc == m.Incarnation {
@@ -26,7 +26,7 @@ func (c *Coordinator) place(ns int64, id lockstep.NodeID, m Member) {
 	r.inc = m.Incarnation
 	c.unblame(r)
 	c.dropAccusations(m.Rank)
-	r.own = Member{State: Unknown, Reason: ReasonJoined, Since: lockstep.FromNanos(ns)}
+	r.own = Member{State: Unknown, Reason: reasonJoined, Since: lockstep.FromNanos(ns)}
 	c.touch(r)
 }
 
@@ -51,7 +51,7 @@ func (c *Coordinator) end(s *slot[lockstep.NodeID]) {
 	}
 	for _, number := range c.nodes[s.key].ranks {
 		if r := c.ranks[number]; !r.ended() {
-			r.own = Member{State: to, Reason: ReasonNode, Since: s.heard(to)}
+			r.own = Member{State: to, Reason: reasonNode, Since: s.heard(to)}
 			c.touch(r)
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Coordinator) hear(n *node, said []Member) {
 		for len(said) > 0 && said[0].Rank < number {
 			said = said[1:]
 		}
-		own := Member{State: Unknown, Reason: ReasonUnreported, Since: r.own.Since}
+		own := Member{State: Unknown, Reason: reasonUnreported, Since: r.own.Since}
 		if len(said) > 0 && said[0].Rank == number && said[0].Incarnation == r.inc {
 			own = Member{State: said[0].State, Reason: said[0].Reason, Since: said[0].Since.Round(0).UTC()}
 		}
@@ -79,7 +79,7 @@ func (c *Coordinator) hear(n *node, said []Member) {
 }
 
 func (r *rank) member() Member {
-	return Member{Rank: r.number, Node: r.node, Incarnation: r.inc, State: r.told, Reason: r.said, Since: r.since}
+	return Member{Rank: r.number, Node: r.node, Incarnation: r.of, State: r.told, Reason: r.said, Since: r.since}
 }
 
 func (c *Coordinator) touch(r *rank) {
@@ -103,11 +103,13 @@ func (c *Coordinator) effective(r *rank) (State, lockstep.Reason, time.Time) {
 	case r.ended():
 		return own.State, own.Reason, own.Since
 	case s.told == Suspect:
-		return Suspect, ReasonNode, s.heard(s.told)
+		return Suspect, reasonNode, s.heard(s.told)
 	case own.State == Suspect:
 		return Suspect, own.Reason, own.Since
 	case r.blame != "":
 		return Suspect, r.blame, s.heard(s.told)
+	case s.told == Unknown && own.State != Unknown: // what an earlier incarnation of its node said of it
+		return Unknown, reasonUnreported, own.Since
 	}
 	return own.State, own.Reason, own.Since
 }
@@ -135,7 +137,7 @@ func (c *Coordinator) review(dst []Event, ns int64) []Event {
 	for _, r := range c.touched {
 		r.dirty = false
 		to, why, since := c.effective(r)
-		if to == r.told {
+		if to == r.told && r.inc == r.of {
 			continue
 		}
 		c.count(r, to, why, ns)
@@ -143,7 +145,7 @@ func (c *Coordinator) review(dst []Event, ns int64) []Event {
 			Kind: RankChanged, At: lockstep.FromNanos(ns), Rank: r.number, Node: r.node,
 			Incarnation: r.inc, From: r.told, To: to, Reason: why, Since: since,
 		})
-		r.told, r.said, r.since = to, why, since
+		r.told, r.said, r.since, r.of = to, why, since, r.inc
 	}
 	c.touched = c.touched[:0]
 	return dst
@@ -164,5 +166,5 @@ func (c *Coordinator) count(r *rank, to State, why lockstep.Reason, ns int64) {
 
 // excuses says whether a rank in this state may be what its peers stumble over.
 func excuses(s State, why lockstep.Reason) bool {
-	return s == Hung || s == Suspect && why != ReasonAccused && why != ReasonAccuser
+	return s == Hung || s == Suspect && why != reasonAccused && why != reasonAccuser
 }

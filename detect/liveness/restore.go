@@ -35,6 +35,7 @@ type rankRecord struct {
 	Told   State           `json:"told"`
 	Said   lockstep.Reason `json:"said"`
 	Since  time.Time       `json:"since"`
+	Of     uint64          `json:"of"`
 	Blame  lockstep.Reason `json:"blame,omitempty"`
 	Until  int64           `json:"until,omitempty"`
 	Dirty  bool            `json:"dirty,omitempty"`
@@ -56,7 +57,7 @@ func (c *Coordinator) image() *coordinatorImage {
 	}
 	for _, number := range slices.Sorted(maps.Keys(c.ranks)) {
 		r := c.ranks[number]
-		img.Ranks = append(img.Ranks, rankRecord{r.number, r.inc, r.node, r.own, r.told, r.said, r.since, r.blame, r.until, r.dirty})
+		img.Ranks = append(img.Ranks, rankRecord{r.number, r.inc, r.node, r.own, r.told, r.said, r.since, r.of, r.blame, r.until, r.dirty})
 	}
 	return img
 }
@@ -122,10 +123,12 @@ func (c *Coordinator) load(r *rankRecord) string {
 		return "stands twice, or on no node"
 	case r.Told >= states || r.Said == "" || r.Own.State >= states || r.Own.Node != "" || r.Own.Rank != 0 || r.Own.Incarnation != 0:
 		return "state is unknown"
-	case r.Blame != "" && r.Blame != ReasonAccused && r.Blame != ReasonAccuser, (r.Blame == "") != (r.Until == 0), r.Until < 0:
+	case r.Of > r.Inc:
+		return "a later incarnation was told of"
+	case r.Blame != "" && r.Blame != reasonAccused && r.Blame != reasonAccuser, (r.Blame == "") != (r.Until == 0), r.Until < 0:
 		return "is blamed for nothing"
 	}
-	s := &rank{number: r.Number, inc: r.Inc, node: r.Node, own: r.Own, told: r.Told, said: r.Said, since: r.Since, blame: r.Blame, until: r.Until}
+	s := &rank{number: r.Number, inc: r.Inc, node: r.Node, own: r.Own, told: r.Told, said: r.Said, since: r.Since, of: r.Of, blame: r.Blame, until: r.Until}
 	c.ranks[r.Number] = s
 	n.put(r.Number)
 	if r.Blame != "" {
@@ -148,7 +151,7 @@ func (c *Coordinator) check() string {
 }
 
 func (c *Coordinator) checkLists() string {
-	if len(c.lists) == 0 || len(c.lists) > thousand {
+	if len(c.lists) == 0 || len(c.lists) > thousand || c.epoch > 2*maxCount {
 		return "lists out of range"
 	}
 	byRank := func(a, b Member) int { return cmp.Compare(a.Rank, b.Rank) }
@@ -209,7 +212,7 @@ func (c *Coordinator) checkFaults() string {
 		if !listed(r.told) {
 			continue
 		}
-		if len(faults) == 0 || faults[0].Rank != number || faults[0].State != r.told {
+		if len(faults) == 0 || faults[0].Rank != number || faults[0].State != r.told || faults[0].Incarnation != r.of {
 			return "list lacks a fault"
 		}
 		faults = faults[1:]

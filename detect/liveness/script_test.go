@@ -33,12 +33,16 @@ func (s *script) next() int {
 func of[T any](s *script, from ...T) T { return from[s.next()%len(from)] }
 
 func (s *script) config() Config {
-	return Config{
+	cfg := Config{
 		Method: of(s, PhiAccrual, PhiAccrual, Deadline), Interval: of(s, 0, 100*time.Millisecond), Window: 5, MinSigma: of(s, 0, time.Millisecond),
 		Pause: of(s, 0, NoPause, sec), Suspect: of(s, 0, 1000), Reconnect: of(s, 0, 3*sec), Settle: of(s, 0, sec),
 		Startup: 20 * sec, Late: of(s, 0, 2*sec), Learn: 4, Memory: of(s, 30*sec, minute), Factor: of(s, 0, 1500), Hold: 15 * sec,
 		Rules: []Rule{{Phase: PhaseStep, Gap: of(s, 3*sec, 12*sec), Least: 2 * sec}, {Phase: PhaseTeardown, Gap: 6 * sec, Fixed: of(s, false, true)}, {Phase: PhaseOwn, Gap: 5 * sec}},
 	}
+	if cfg.Method == PhiAccrual {
+		cfg.DeadAfter = of[time.Duration](s, 0, 1, 1, 30*sec)
+	}
+	return cfg
 }
 
 func newScript(t *testing.T, data []byte) *script {
@@ -46,7 +50,7 @@ func newScript(t *testing.T, data []byte) *script {
 	cfg := s.config()
 	s.m = newMonitor(t, cfg)
 	s.p = &plain{cfg: s.m.t.cfg, ranks: map[int]*plainRank{}, z: map[int]int64{}}
-	for _, threshold := range []int{1000, 5000, 12000} {
+	for _, threshold := range []int{1000, 8000, 12000} {
 		s.p.z[threshold] = sigmasFor(threshold)
 	}
 	s.join(0, 1)

@@ -24,7 +24,7 @@ type tableImage[K cmp.Ordered] struct {
 	PausedTo int64          `json:"pausedTo"`
 	Late     int64          `json:"late"`
 	BlindAt  int64          `json:"blindAt"`
-	Gaps     [MaxPhases]gap `json:"gaps"`
+	Gaps     [maxPhases]gap `json:"gaps"`
 	Members  []record[K]    `json:"members"` // by key
 }
 
@@ -35,6 +35,7 @@ type record[K cmp.Ordered] struct {
 	Life     life            `json:"life"`
 	Told     State           `json:"told"`
 	Said     lockstep.Reason `json:"said"`
+	Of       uint64          `json:"of"`
 	Why      lockstep.Reason `json:"why,omitempty"`
 	Joined   int64           `json:"joined"`
 	Last     int64           `json:"last"`
@@ -87,6 +88,9 @@ func RestoreMonitor(r io.Reader) (*Monitor, error) {
 	if err := img.Node.Validate(); err != nil {
 		return nil, err
 	}
+	if img.Sequence > 3*maxCount { // it follows the time, which is below 2 of them
+		return nil, fault(lockstep.ErrInvalid, "restore", "sequence", strconv.FormatUint(img.Sequence, 10), "out of range")
+	}
 	t, err := tableOf(&img.Table, true, func(rank int) bool { return checkRank("restore", rank) == nil })
 	if err != nil {
 		return nil, err
@@ -106,7 +110,7 @@ func (t *table[K]) image() tableImage[K] {
 	for i := range t.slots {
 		s := &t.slots[i]
 		img.Members = append(img.Members, record[K]{
-			Key: s.key, Inc: s.inc, Life: s.life, Told: s.told, Said: s.said, Why: s.why,
+			Key: s.key, Inc: s.inc, Life: s.life, Told: s.told, Said: s.said, Of: s.of, Why: s.why,
 			Joined: s.joined, Last: s.last, Paused: s.paused, Quiet: s.quiet, CutAt: s.cutAt, CalmAt: s.calmAt,
 			Hold: s.hold, Steady: s.steady, Relapse: s.relapse, Cohort: s.cohort, Samples: t.samples(int32(i)),
 			Hung: s.hung, Phase: s.phase, Mask: s.mask, Progress: s.progress, Moved: s.moved, Since: s.since, Spoke: s.spoke,
@@ -156,7 +160,7 @@ func tableOf[K cmp.Ordered](img *tableImage[K], progress bool, valid func(K) boo
 func (t *table[K]) load(r *record[K]) {
 	i := t.add(r.Joined, r.Key, r.Inc)
 	t.slots[i] = slot[K]{
-		key: r.Key, inc: r.Inc, life: r.Life, told: r.Told, said: r.Said, why: r.Why,
+		key: r.Key, inc: r.Inc, life: r.Life, told: r.Told, said: r.Said, of: r.Of, why: r.Why,
 		joined: r.Joined, last: r.Last, paused: r.Paused, quiet: r.Quiet, cutAt: r.CutAt, calmAt: r.CalmAt,
 		hold: r.Hold, steady: r.Steady, relapse: r.Relapse, cohort: r.Cohort,
 		hung: r.Hung, phase: r.Phase, mask: r.Mask, progress: r.Progress, moved: r.Moved, since: r.Since, spoke: r.Spoke,
@@ -188,6 +192,8 @@ func checkRecord[K cmp.Ordered](t *table[K], r *record[K]) string {
 	switch {
 	case r.Life > gone || r.Told >= states || r.Said == "":
 		return "state is unknown"
+	case r.Of > r.Inc:
+		return "a later incarnation was told of"
 	case (r.Quiet || r.Life == dead) && r.Why == "":
 		return "has no reason"
 	case !slices.IsSorted([]int64{0, r.Joined, r.Moved, r.Since, r.Spoke, r.Last, t.now}):
@@ -219,7 +225,7 @@ func checkSilence[K cmp.Ordered](t *table[K], r *record[K]) string {
 // checkPhase says what is impossible about the progress of r.
 func checkPhase[K cmp.Ordered](t *table[K], r *record[K]) string {
 	switch {
-	case r.Phase >= MaxPhases || t.rules[r.Phase].Gap == 0:
+	case r.Phase >= maxPhases || t.rules[r.Phase].Gap == 0:
 		return "phase has no rule"
 	case r.Life == live && r.Mask&(1<<r.Phase) == 0:
 		return "phase is not among those it was in"

@@ -31,6 +31,7 @@ type slot[K cmp.Ordered] struct {
 	life   life
 	told   State // what the last event said
 	said   lockstep.Reason
+	of     uint64          // and of which incarnation
 	why    lockstep.Reason // why it is quiet or dead
 	joined int64
 	last   int64 // last beat; joined before the first
@@ -69,7 +70,7 @@ type gap struct {
 // Invariant: while dirty is false, at[i] is due(&slots[i]).
 type table[K cmp.Ordered] struct {
 	cfg      Config
-	rules    [MaxPhases]Rule
+	rules    [maxPhases]Rule
 	z        [2]int64 // millionths of sigma at which a member is quiet, and dead
 	progress bool     // whether progress is judged
 
@@ -78,14 +79,15 @@ type table[K cmp.Ordered] struct {
 	late     int64 // since when the caller was away, not told yet; never where it was not
 	blindAt  int64 // when that was found last; never once it counts no more
 
-	gaps  [MaxPhases]gap
-	allow [MaxPhases]int64 // gap that each phase is allowed
+	gaps  [maxPhases]gap
+	allow [maxPhases]int64 // gap that each phase is allowed
 
 	index map[K]int32
 	slots []slot[K]
 	at    []int64  // when a check has to look at the slot
 	ring  []uint32 // cfg.Window intervals for each slot
 	dirty bool     // whether allow changed since at was worked out
+	mixed bool     // whether slots may be in another order than that of their keys
 }
 
 func newTable[K cmp.Ordered](cfg Config, progress bool) (*table[K], error) {
@@ -206,18 +208,19 @@ func (t *table[K]) join(op, field, name string, key K, inc uint64) error {
 // add carries out a join that join let pass.
 func (t *table[K]) add(ns int64, key K, inc uint64) int32 {
 	i, ok := t.index[key]
-	told := Unknown
+	told, of := Unknown, inc
 	if ok {
-		told = t.slots[i].told
+		told, of = t.slots[i].told, t.slots[i].of
 	} else {
 		i = int32(len(t.slots))
 		t.index[key] = i
+		t.mixed = t.mixed || i > 0 && key < t.slots[i-1].key
 		t.slots = append(t.slots, slot[K]{})
 		t.at = append(t.at, never)
 		t.ring = append(t.ring, make([]uint32, t.cfg.Window)...)
 	}
 	t.slots[i] = slot[K]{
-		key: key, inc: inc, told: told, said: ReasonJoined, joined: ns, last: ns,
+		key: key, inc: inc, told: told, said: reasonJoined, of: of, joined: ns, last: ns,
 		cutAt: never, calmAt: never, steady: ns, moved: ns, since: ns, spoke: ns,
 	}
 	t.seed(i)
@@ -244,6 +247,7 @@ func (t *table[K]) drop(i int32) {
 	end := int32(len(t.slots) - 1)
 	delete(t.index, t.slots[i].key)
 	if i != end {
+		t.mixed = true
 		t.slots[i], t.at[i] = t.slots[end], t.at[end]
 		copy(t.intervals(i), t.intervals(end))
 		t.index[t.slots[i].key] = i

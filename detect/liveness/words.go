@@ -40,8 +40,8 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fault(lockstep.ErrInvalid, "state", "text", strconv.Quote(string(text)), "is no state")
 }
 
-// Phase is what a rank says that it is doing. Phases from PhaseOwn up to MaxPhases-1
-// are the host's; they need a Rule.
+// Phase is what a rank says that it is doing. Phases from PhaseOwn up to 15 are the
+// host's; they need a Rule.
 type Phase uint8
 
 // The phases that every configuration knows.
@@ -55,8 +55,8 @@ const (
 	PhaseOwn                     // PhaseOwn is the first phase of the host's own.
 )
 
-// MaxPhases is how many phases there may be.
-const MaxPhases = 16
+// maxPhases is how many phases there may be.
+const maxPhases = 16
 
 // String returns the name of p, or its number for the host's own.
 func (p Phase) String() string {
@@ -103,25 +103,25 @@ func (e Evidence) String() string {
 
 // The reasons of this package.
 const (
-	ReasonSilent       lockstep.Reason = "silent"        // ReasonSilent: no beat for too long.
-	ReasonNeverStarted lockstep.Reason = "never-started" // ReasonNeverStarted: no first beat within Config.Startup.
-	ReasonDisconnected lockstep.Reason = "disconnected"  // ReasonDisconnected: its connection closed.
-	ReasonExited       lockstep.Reason = "exited"        // ReasonExited: its process ended.
-	ReasonBroken       lockstep.Reason = "broken"        // ReasonBroken: it was condemned by other evidence.
-	ReasonNoProgress   lockstep.Reason = "no-progress"   // ReasonNoProgress: it beats, and gets no further.
-	ReasonTeardown     lockstep.Reason = "teardown"      // ReasonTeardown: it did not get done with stopping.
-	ReasonNode         lockstep.Reason = "node"          // ReasonNode: it is its node that is so.
-	ReasonAccused      lockstep.Reason = "accused"       // ReasonAccused: most of its peers cannot reach it.
-	ReasonAccuser      lockstep.Reason = "accuser"       // ReasonAccuser: it accused a peer that nobody else has fault to find with.
-	ReasonUnreported   lockstep.Reason = "unreported"    // ReasonUnreported: its node's monitor does not speak of it.
-	ReasonJoined       lockstep.Reason = "joined"        // ReasonJoined: a new incarnation joined.
-	ReasonLeft         lockstep.Reason = "left"          // ReasonLeft: it was taken out.
-	ReasonBeating      lockstep.Reason = "beating"       // ReasonBeating: it is heard of, for the first time or again for long enough.
-	ReasonProgress     lockstep.Reason = "progress"      // ReasonProgress: it gets on again.
-	ReasonCohort       lockstep.Reason = "cohort"        // ReasonCohort: too many fell silent together to be dead all of them.
-	ReasonConfirmed    lockstep.Reason = "confirmed"     // ReasonConfirmed: evidence showed that nodes of the partition are dead.
-	ReasonExpired      lockstep.Reason = "expired"       // ReasonExpired: nobody returned within Config.Hold.
-	ReasonLate         lockstep.Reason = "late"          // ReasonLate: the caller came back too late to judge silence.
+	reasonSilent       lockstep.Reason = "silent"        // no beat for too long.
+	reasonNeverStarted lockstep.Reason = "never-started" // no first beat within Config.Startup.
+	reasonDisconnected lockstep.Reason = "disconnected"  // its connection closed.
+	reasonExited       lockstep.Reason = "exited"        // its process ended.
+	reasonBroken       lockstep.Reason = "broken"        // it was condemned by other evidence.
+	reasonNoProgress   lockstep.Reason = "no-progress"   // it beats, and gets no further.
+	reasonTeardown     lockstep.Reason = "teardown"      // it did not get done with stopping.
+	reasonNode         lockstep.Reason = "node"          // it is its node that is so.
+	reasonAccused      lockstep.Reason = "accused"       // most of its peers cannot reach it.
+	reasonAccuser      lockstep.Reason = "accuser"       // it accused a peer that nobody else has fault to find with.
+	reasonUnreported   lockstep.Reason = "unreported"    // its node's monitor does not speak of it.
+	reasonJoined       lockstep.Reason = "joined"        // a new incarnation joined.
+	reasonLeft         lockstep.Reason = "left"          // it was taken out.
+	reasonBeating      lockstep.Reason = "beating"       // it is heard of, for the first time or again for long enough.
+	reasonProgress     lockstep.Reason = "progress"      // it gets on again.
+	reasonCohort       lockstep.Reason = "cohort"        // too many fell silent together to be dead all of them.
+	reasonConfirmed    lockstep.Reason = "confirmed"     // evidence showed that nodes of the partition are dead.
+	reasonExpired      lockstep.Reason = "expired"       // nobody returned within Config.Hold.
+	reasonLate         lockstep.Reason = "late"          // the caller came back too late to judge silence.
 )
 
 // Beat is what a rank reports of itself.
@@ -136,9 +136,9 @@ type Beat struct {
 type Member struct {
 	Rank        int             `json:"rank"`             // Rank is which.
 	Node        lockstep.NodeID `json:"node,omitempty"`   // Node is where it runs.
-	Incarnation uint64          `json:"incarnation"`      // Incarnation is the present one.
+	Incarnation uint64          `json:"incarnation"`      // Incarnation is the one of which that was told.
 	State       State           `json:"state"`            // State is what is known.
-	Reason      lockstep.Reason `json:"reason,omitempty"` // Reason is why.
+	Reason      lockstep.Reason `json:"reason,omitempty"` // Reason is why, as in an Event.
 	Since       time.Time       `json:"since,omitzero"`   // Since is the last beat, of a Hung rank the last progress.
 }
 
@@ -176,8 +176,8 @@ type Event struct {
 	Node        lockstep.NodeID // Node is which node, or where the rank runs.
 	Incarnation uint64          // Incarnation is which of the rank's or node's.
 	From        State           // From is what it was.
-	To          State           // To is what it is.
-	Reason      lockstep.Reason // Reason is why.
+	To          State           // To is what it is; the same as From where only Incarnation is new.
+	Reason      lockstep.Reason // Reason is why: silent, never-started, disconnected, exited, broken, no-progress, teardown, node, accused, accuser, unreported, joined, left, beating or progress; of a partition cohort, beating, confirmed or expired; or late.
 	Since       time.Time       // Since is the last beat, the last progress of a rank that is Hung, or when the caller was last here.
 	Domain      string          // Domain is the domain of a partition; empty means all nodes.
 	Silent      int             // Silent is how many nodes of the domain are silent.

@@ -55,6 +55,8 @@
 //
 // Built with cgo on Linux; elsewhere Run returns ErrUnavailable. Network cards, use of
 // processors and memory, and the details of NVLink 5 errors are not read; hosts that know
-// them add events. XIDs that came before the watch began are not told. Nothing of this was
-// seen on hardware; package internal/nvml says what it was run against.
+// them add events. XIDs that came before the watch began are not told. GPUs are looked for
+// when the library is opened: one that is added later is found by the next Run. A call that
+// the driver never answers keeps Run past the end of its context. Nothing of this was seen
+// on hardware; package internal/nvml says what it was run against.
 package nvml

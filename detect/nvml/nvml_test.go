@@ -225,9 +225,9 @@ func TestHalfOfTheDevicesGoneIsNotTheDevices(t *testing.T) {
 	})
 }
 
-// TestAnAbsentDriverIsUnknown replays NVIDIA/k8s-device-plugin PR #1641: the check
+// TestComplaint3AnAbsentDriverIsUnknown replays NVIDIA/k8s-device-plugin PR #1641: the check
 // does not start, and nothing may be taken for healthy; once it starts, it is watched.
-func TestAnAbsentDriverIsUnknown(t *testing.T) {
+func TestComplaint3AnAbsentDriverIsUnknown(t *testing.T) {
 	for _, scenario := range []string{"nodriver", "mismatch"} {
 		t.Run(scenario, func(t *testing.T) {
 			if nvmltest.Child(t, nvmltest.Build(t), scenario) {
@@ -257,6 +257,52 @@ func TestAnAbsentDriverIsUnknown(t *testing.T) {
 	}
 }
 
+// TestOneErrorToldManyTimesIsOneEvent of a batch.
+func TestOneErrorToldManyTimesIsOneEvent(t *testing.T) {
+	if nvmltest.Child(t, nvmltest.Build(t), "storm") {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook(t, health.Config{})
+		b.run(watcher(t, nvml.Config{Report: b.report}), time.Second)
+		require.Len(t, b.all(health.Fault), 1)
+		require.Equal(t, health.XID(79), b.all(health.Fault)[0].Code)
+	})
+}
+
+// TestALibraryThatFailsMeanwhileIsUnknown until it was opened anew.
+func TestALibraryThatFailsMeanwhileIsUnknown(t *testing.T) {
+	if nvmltest.Child(t, nvmltest.Build(t), "breaks") {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook(t, health.Config{Lenient: true})
+		w := watcher(t, nvml.Config{Report: b.report, Every: time.Minute})
+		b.run(w, 90*time.Second)
+		var failed []error
+		for _, r := range b.reports {
+			if r.Err != nil {
+				require.Len(t, r.Events, 1)
+				require.Equal(t, health.Lost, r.Events[0].Kind)
+				require.Empty(t, r.Events[0].Device, "it is the node of which nothing is known")
+				failed = append(failed, r.Err)
+			}
+		}
+		require.Len(t, failed, 2, "once a round")
+		require.ErrorIs(t, failed[0], nvml.ErrFailed)
+		// All are closed: those that were healthy as unknown.
+		seen := 0
+		for s := range b.machine.All {
+			require.False(t, s.Open, "%s", s.Device)
+			seen++
+		}
+		require.Greater(t, seen, 1)
+		require.NoError(t, os.Setenv("FAKE_NVML", "healthy"))
+		b.run(w, 2*time.Minute)
+		require.NoError(t, b.reports[len(b.reports)-1].Err)
+	})
+}
+
 // TestALostDeviceIsLost, and the others are seen.
 func TestALostDeviceIsLost(t *testing.T) {
 	if nvmltest.Child(t, nvmltest.Build(t), "healthy") {
@@ -282,13 +328,21 @@ func TestALostDeviceIsLost(t *testing.T) {
 	})
 }
 
-// TestADeviceThatFailsIsNotSeen: it is neither well nor lost.
+// TestADeviceThatFailsIsNotSeen: it is neither well nor lost, though it had a name once.
 func TestADeviceThatFailsIsNotSeen(t *testing.T) {
 	if nvmltest.Child(t, nvmltest.Build(t), "errors") {
 		return
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(t, health.Config{})
+		w := watcher(t, nvml.Config{Report: b.report})
+		require.NoError(t, os.Setenv("FAKE_NVML", "healthy"))
+		b.run(w, time.Second)
+		require.Len(t, b.all(health.Seen), 4)
+		require.NoError(t, os.Setenv("FAKE_NVML", "errors"))
+		b.run(w, time.Second)
+		require.Empty(t, b.all(health.Lost))
+		b.reports = nil
 		core, logs := observer.New(zap.WarnLevel)
 		b.run(watcher(t, nvml.Config{Report: b.report, Logger: zap.New(core)}), time.Second)
 		require.Len(t, b.all(health.Seen), 3)

@@ -281,11 +281,11 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int ms) {
 	(void)ms;
 	if (set.handle->at == set.handle->n)
-		return NVML_ERROR_TIMEOUT;
+		return is("breaks") ? NVML_ERROR_UNKNOWN : NVML_ERROR_TIMEOUT;
 	memset(data, 0, sizeof *data);
-	data->device = set.handle->devices[set.handle->at];
+	data->device = set.handle->devices[is("storm") ? 0 : set.handle->at];
 	data->eventType = nvmlEventTypeXidCriticalError;
-	data->eventData = 79 + set.handle->at;
+	data->eventData = is("storm") ? 79 : 79 + set.handle->at;
 	data->gpuInstanceId = set.handle->at == 0 ? 0xffffffff : 3;
 	data->computeInstanceId = 0xffffffff;
 	set.handle->at++;
