@@ -33,8 +33,8 @@
 // # Errors
 //
 // All are *lockstep.Error: ErrInvalid for a point, limit, count or rule out of range, a profile without the point for
-// one trial, a bundle of mixed or empty key; ErrDuplicate for a trial or bundle given twice. A trial that fits nowhere
-// is no error: Knee and Most say false.
+// one trial, a trial or bundle without ID; ErrDuplicate for a trial or bundle given twice. A trial that fits nowhere is
+// no error: Knee and Most say false. The empty key is a key like others.
 //
 // # Concurrency
 //
@@ -42,7 +42,8 @@
 //
 // # Cost
 //
-// Plan, Refuse and SelectTransfers are O(n log n) in trials; a look-up in a profile is O(log points).
+// Plan and SelectTransfers are O(n log n) in trials, Refuse also O(b²) in the bundles of a key; a look-up in a profile
+// is O(log points), a knee O(points).
 //
 // # Limits
 //

@@ -2,6 +2,7 @@ package fusion
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
 
@@ -46,8 +47,10 @@ type group struct {
 
 // Plan cuts trials into bundles for devices of one kind. limit tells how many trials of a key fit one device, at least
 // 1; nil means any number. With more keys than devices a key's trials are in as few bundles as the limit allows, and
-// the bundles queue; otherwise each key has devices of its own and its trials are spread over them. Bundles come by
-// key in the order of decision.
+// the bundles queue; otherwise each key has devices of its own, and the largest of its bundles is as small as if its
+// trials were spread over all of them, in as few bundles as that takes: 6 trials on 4 devices are 3 bundles of 2. If
+// that is more than the limit, there are again as few bundles as it allows. Bundles come by key in the order of
+// decision. The members of bundles are copies.
 func Plan(trials []Trial, limit func(Key) int, devices int, rule Rule) ([]Bundle, error) {
 	if devices < 1 {
 		return nil, fault(lockstep.ErrInvalid, "plan", "devices", fmt.Sprint(devices), "must be at least 1")
@@ -95,7 +98,7 @@ func grouped(trials []Trial, limit func(Key) int) ([]group, error) {
 		if limit == nil {
 			continue
 		}
-		n, err := limitOf(limit, groups[i].key)
+		n, err := limitOf("plan", limit, groups[i].key)
 		if err != nil {
 			return nil, err
 		}
@@ -108,10 +111,10 @@ func grouped(trials []Trial, limit func(Key) int) ([]group, error) {
 }
 
 // limitOf asks limit about key.
-func limitOf(limit func(Key) int, key Key) (int, error) {
+func limitOf(op string, limit func(Key) int, key Key) (int, error) {
 	n := limit(key)
 	if n < 1 {
-		return 0, fault(lockstep.ErrInvalid, "plan", "limit("+errtext.Quote(string(key))+")", fmt.Sprint(n), "must be at least 1")
+		return 0, fault(lockstep.ErrInvalid, op, "limit("+errtext.Quote(string(key))+")", fmt.Sprint(n), "must be at least 1")
 	}
 	return n, nil
 }
@@ -138,17 +141,36 @@ func deal(groups []group, devices int, rule Rule) {
 	for i := range groups {
 		trials += len(groups[i].members)
 	}
+	h := crowd{groups: groups, order: make([]int, len(groups))}
+	for i := range h.order {
+		h.order[i] = i // largest first, each with one device: a heap
+	}
 	for range min(devices, trials) - len(groups) {
-		most := 0
-		for i := range groups {
-			a, b := &groups[i], &groups[most]
-			if int64(len(a.members))*int64(b.devices) > int64(len(b.members))*int64(a.devices) {
-				most = i
-			}
-		}
-		groups[most].devices++
+		groups[h.order[0]].devices++
+		heap.Fix(&h, 0)
 	}
 }
+
+// crowd is a heap of groups, with the most trials for each device first, of equals the first group.
+type crowd struct {
+	groups []group
+	order  []int
+}
+
+func (h *crowd) Len() int { return len(h.order) }
+
+func (h *crowd) Less(i, j int) bool {
+	a, b := &h.groups[h.order[i]], &h.groups[h.order[j]]
+	x, y := int64(len(a.members))*int64(b.devices), int64(len(b.members))*int64(a.devices)
+	return x > y || (x == y && h.order[i] < h.order[j])
+}
+
+func (h *crowd) Swap(i, j int) { h.order[i], h.order[j] = h.order[j], h.order[i] }
+
+// Push and Pop complete heap.Interface; the heap keeps its size.
+func (h *crowd) Push(any) {}
+
+func (h *crowd) Pop() any { return nil }
 
 // cut appends the bundles of g.
 func (g *group) cut(dst []Bundle, rule Rule) []Bundle {
@@ -175,5 +197,5 @@ func (g *group) cut(dst []Bundle, rule Rule) []Bundle {
 	return dst
 }
 
-// ceil returns a/b rounded up.
-func ceil(a, b int) int { return (a + b - 1) / b }
+// ceil returns a/b rounded up, for a of at least 0.
+func ceil(a, b int) int { return a/b + min(a%b, 1) }

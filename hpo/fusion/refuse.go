@@ -51,7 +51,7 @@ func Refuse(live []Live, waiting []Trial, limit func(Key) int) (Refused, error) 
 	for _, group := range groups {
 		most := math.MaxInt
 		if limit != nil {
-			if most, err = limitOf(limit, group[0].Key); err != nil {
+			if most, err = limitOf("refuse", limit, group[0].Key); err != nil {
 				return Refused{}, err
 			}
 		}
@@ -60,7 +60,7 @@ func Refuse(live []Live, waiting []Trial, limit func(Key) int) (Refused, error) 
 	return out, nil
 }
 
-// merge refuses the bundles of one key.
+// merge fuses the bundles of one key anew.
 func (r *Refused) merge(group []*Live, most int, waiting []TrialID) {
 	slices.SortStableFunc(group, func(a, b *Live) int { return cmp.Compare(len(b.Members), len(a.Members)) })
 	room := make([]int, len(group))
@@ -103,41 +103,13 @@ func (r *Refused) merge(group []*Live, most int, waiting []TrialID) {
 
 // safeByKey checks the input and returns the bundles at a safe point, by key in the order of keys.
 func safeByKey(live []Live, waiting []Trial) ([][]*Live, error) {
-	seen := map[TrialID]bool{}
-	once := func(field string, id TrialID) error {
-		if id == "" {
-			return fault(lockstep.ErrInvalid, "refuse", field, "", "must be given")
-		}
-		if seen[id] {
-			return fault(lockstep.ErrDuplicate, "refuse", field, errtext.Quote(string(id)), "stands twice")
-		}
-		seen[id] = true
-		return nil
+	if err := checkUnique(live, waiting); err != nil {
+		return nil, err
 	}
-	bundles := map[BundleID]bool{}
 	var safe []*Live
 	for i := range live {
-		b := &live[i]
-		field := fmt.Sprintf("live[%d]", i)
-		if b.ID == "" {
-			return nil, fault(lockstep.ErrInvalid, "refuse", field+".ID", "", "must be given")
-		}
-		if bundles[b.ID] {
-			return nil, fault(lockstep.ErrDuplicate, "refuse", field+".ID", errtext.Quote(string(b.ID)), "stands twice")
-		}
-		bundles[b.ID] = true
-		for j, id := range b.Members {
-			if err := once(fmt.Sprintf("%s.Members[%d]", field, j), id); err != nil {
-				return nil, err
-			}
-		}
-		if b.Safe {
-			safe = append(safe, b)
-		}
-	}
-	for i, t := range waiting {
-		if err := once(fmt.Sprintf("waiting[%d].ID", i), t.ID); err != nil {
-			return nil, err
+		if live[i].Safe {
+			safe = append(safe, &live[i])
 		}
 	}
 	slices.SortStableFunc(safe, func(a, b *Live) int { return cmp.Compare(a.Key, b.Key) })
@@ -151,4 +123,39 @@ func safeByKey(live []Live, waiting []Trial) ([][]*Live, error) {
 		safe = safe[n:]
 	}
 	return out, nil
+}
+
+// checkUnique says whether each bundle and each trial has a name of its own.
+func checkUnique(live []Live, waiting []Trial) error {
+	bundles, trials := map[BundleID]bool{}, map[TrialID]bool{}
+	for i := range live {
+		b := &live[i]
+		field := fmt.Sprintf("live[%d]", i)
+		if err := once(bundles, field+".ID", b.ID); err != nil {
+			return err
+		}
+		for j, id := range b.Members {
+			if err := once(trials, fmt.Sprintf("%s.Members[%d]", field, j), id); err != nil {
+				return err
+			}
+		}
+	}
+	for i, t := range waiting {
+		if err := once(trials, fmt.Sprintf("waiting[%d].ID", i), t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once notes id in seen and refuses one that is not given or was seen.
+func once[ID ~string](seen map[ID]bool, field string, id ID) error {
+	if id == "" {
+		return fault(lockstep.ErrInvalid, "refuse", field, "", "must be given")
+	}
+	if seen[id] {
+		return fault(lockstep.ErrDuplicate, "refuse", field, errtext.Quote(string(id)), "stands twice")
+	}
+	seen[id] = true
+	return nil
 }

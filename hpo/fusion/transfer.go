@@ -26,6 +26,9 @@ func SelectTransfers(results []Result, k int) ([]TrialID, error) {
 	seen := make(map[TrialID]bool, len(results))
 	var sorted []Result
 	for i, r := range results {
+		if r.ID == "" {
+			return nil, fault(lockstep.ErrInvalid, "select", fmt.Sprintf("results[%d].ID", i), "", "must be given")
+		}
 		if seen[r.ID] {
 			return nil, fault(lockstep.ErrDuplicate, "select", fmt.Sprintf("results[%d].ID", i), errtext.Quote(string(r.ID)), "stands twice")
 		}

@@ -18,6 +18,9 @@ const (
 // maxRatio is the largest ratio that Choose tries. Hydro (OSDI 2023) has 8 by default.
 const maxRatio = 32
 
+// millions is the step in which gains are compared.
+const millions = 1e6
+
 // Choice is a ratio and why it is not larger.
 type Choice struct {
 	Ratio  int64           // a power of two from 1 to 32
@@ -49,15 +52,24 @@ func Choose(params []Param, speed func(ratio int64) (perSecond float64, ok bool)
 		if speed == nil {
 			continue
 		}
-		now, ok := speed(ratio)
-		next, okNext := speed(2 * ratio)
-		if !ok || !okNext || !(now > 0) || !(next > 0) || math.IsInf(now, 0) || math.IsInf(next, 0) {
+		gain, ok := doubling(speed, ratio)
+		if !ok {
 			return Choice{Ratio: ratio, Stop: StopUnknown, Reason: fmt.Sprint("no speed is known for ratio ", ratio, " or ", 2*ratio)}, nil
 		}
-		if gain := next / now; gain < minGain {
+		if math.Round(gain*millions) < math.Round(minGain*millions) {
 			return Choice{Ratio: ratio, Stop: StopGain, Gain: gain, Reason: fmt.Sprintf("ratio %d is only %.3g times as fast", 2*ratio, gain)}, nil
 		}
 	}
+}
+
+// doubling returns how many times as fast twice the ratio is, or false if one of them is not known.
+func doubling(speed func(int64) (float64, bool), ratio int64) (gain float64, ok bool) {
+	now, ok := speed(ratio)
+	next, okNext := speed(2 * ratio)
+	for _, x := range [2]float64{now, next} {
+		ok = ok && x > 0 && x <= math.MaxFloat64
+	}
+	return next / now, ok && okNext
 }
 
 // Hyper is a kind of hyperparameter.

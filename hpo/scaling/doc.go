@@ -18,6 +18,9 @@
 //	output   zero, or 1  x a       x 1       x 1/a
 //	scalar   as is       x 1       x 1       x 1
 //
+// The fan-in of a grouped convolution is that of one group: where the groups shrink with the channels, as in a
+// depthwise one, a is 1.
+//
 // Decay that the optimizer multiplies by the learning rate (coupled; AdamW as it is usually written) is divided by
 // the multiplier of the learning rate; a decoupled one stays. Attention logits are scaled by sqrt(D)/d with D and d
 // the head dimensions of target and surrogate, instead of 1/sqrt(d). This is the maximal update parametrization
@@ -39,7 +42,7 @@
 // # Order of decision
 //
 // Rules are in the order of the parameters. Choose takes the largest ratio for which every width stays whole and at
-// least MinWidth, and stops before a doubling that gains less than MinGain.
+// least MinWidth, and stops before a doubling that gains less than minGain, compared in millionths.
 //
 // # Errors
 //
@@ -53,12 +56,12 @@
 //
 // # Cost
 //
-// O(parameters), O(parameters) memory for the plan.
+// New is O(parameters) in time and memory, Choose as much for each ratio; Check is O(n log n) in coordinates.
 //
 // # Limits
 //
 // Depth is never scaled and heads keep their number, so that the head dimension shrinks. Parameters with more than
 // two width axes are refused. CompatHydro reproduces two departures of Hydro's published code (2023, branch master)
 // for comparison: it multiplies the learning rate of hidden matrices by the ratio under SGD as well, and initialises
-// embeddings by their fan-in.
+// embeddings, here every Input, by the width.
 package scaling

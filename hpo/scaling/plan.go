@@ -29,8 +29,8 @@ const maxAxis = 1 << 40
 type Param struct {
 	Name   string `json:"name"`             // unique
 	Role   Role   `json:"role"`             // what its axes are
-	In     int64  `json:"in,omitempty"`     // fan-in of the target; 0 for a Vector and where there is none
-	Out    int64  `json:"out,omitempty"`    // fan-out of the target
+	In     int64  `json:"in,omitempty"`     // fan-in of the target, of a convolution all input channels; 0 for a Vector and where there is none
+	Out    int64  `json:"out,omitempty"`    // fan-out of the target, of a convolution all output channels
 	Groups int64  `json:"groups,omitempty"` // groups of a convolution, which must divide the scaled widths; 0 means 1
 	Heads  int64  `json:"heads,omitempty"`  // heads that a width is cut into, which keep their number; 0 means 1
 	Widths int    `json:"widths,omitempty"` // how many of its axes are widths, if given; refused when it is not what Role says
@@ -86,7 +86,7 @@ func New(params []Param, ratio int64, o Options) (Plan, error) {
 		return Plan{}, err
 	}
 	if ratio < 1 || ratio > maxAxis {
-		return Plan{}, fault(lockstep.ErrInvalid, "new", "ratio", strconv.FormatInt(ratio, 10), "must be at least 1")
+		return Plan{}, fault(lockstep.ErrInvalid, "new", "ratio", strconv.FormatInt(ratio, 10), "must lie between 1 and 2^40")
 	}
 	plan := Plan{Ratio: ratio, Rules: make([]Rule, len(params))}
 	seen := make(map[string]bool, len(params))
@@ -144,7 +144,7 @@ func Between(p Param, surrogateIn, surrogateOut int64, compat Compat) (Rule, err
 			return Rule{}, fault(lockstep.ErrInvalid, op, f.field, strconv.FormatInt(f.surrogate, 10), "must be at least 1")
 		}
 	}
-	return p.rule(surrogateIn, surrogateOut, compat), nil
+	return p.rule(surrogateIn, surrogateOut, p.Groups, compat), nil
 }
 
 // ruleFor divides the widths of p by ratio and returns its rule.
@@ -174,9 +174,7 @@ func ruleFor(field string, p Param, ratio int64, o Options) (Rule, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Rule{}, err
 	}
-	rule := p.rule(in, out, o.Compat)
-	rule.SurrogateGroups = groups
-	return rule, nil
+	return p.rule(in, out, groups, o.Compat), nil
 }
 
 // narrow says whether a width may be divided by ratio.
@@ -201,9 +199,9 @@ func (p *Param) narrow(field string, width, ratio int64, o Options) error {
 }
 
 // rule returns the rule for p with these fans on the surrogate.
-func (p Param) rule(in, out int64, compat Compat) Rule {
-	r := Rule{Param: p, SurrogateIn: in, SurrogateOut: out, SurrogateGroups: p.Groups, InitStd: 1, Forward: 1}
-	a, b := ratioOf(p.In, in), ratioOf(p.Out, out)
+func (p Param) rule(in, out, groups int64, compat Compat) Rule {
+	r := Rule{Param: p, SurrogateIn: in, SurrogateOut: out, SurrogateGroups: groups, InitStd: 1, Forward: 1}
+	a, b := ratioOf(p.In, in)/ratioOf(p.Groups, groups), ratioOf(p.Out, out)
 	adam, sgd := 1.0, 1.0
 	switch p.Role {
 	case Input:
@@ -217,7 +215,7 @@ func (p Param) rule(in, out int64, compat Compat) Rule {
 		r.InitStd = math.Sqrt(a)
 		adam, sgd = a, a/b
 		if compat == CompatHydro {
-			sgd = a
+			sgd = ratioOf(p.In, in)
 		}
 	case Output:
 		r.InitZero = true
@@ -240,6 +238,18 @@ func ratioOf(target, surrogate int64) float64 {
 // widths says which axes of a role are widths.
 func (r Role) widths() (in, out bool) {
 	return r == Hidden || r == Output, r == Input || r == Vector || r == Hidden
+}
+
+// count returns how many axes of a role are widths.
+func (r Role) count() int {
+	switch r {
+	case Hidden:
+		return 2
+	case Scalar:
+		return 0
+	default:
+		return 1
+	}
 }
 
 // validate says whether p is the parameter of some model.
@@ -270,13 +280,7 @@ func (p *Param) validate(op, field string) error {
 	if p.Role == Vector && p.In != 0 {
 		bad(".In", strconv.FormatInt(p.In, 10), "a vector has no fan-in")
 	}
-	count := 0
-	for _, width := range []bool{in, out} {
-		if width {
-			count++
-		}
-	}
-	if p.Widths != 0 && p.Widths != count {
+	if count := p.Role.count(); p.Widths != 0 && p.Widths != count {
 		bad(".Widths", strconv.Itoa(p.Widths), fmt.Sprint("parameters of role ", p.Role, " have ", count, ", and none has more than 2"))
 	}
 	if p.Tied {

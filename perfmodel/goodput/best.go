@@ -97,16 +97,20 @@ type search struct {
 	found       bool
 }
 
+// span is the shapes of from to to samples for each GPU that take as many passes, and no
+// fewer.
+type span struct{ passes, from, to int64 }
+
 func (s *search) run() {
 	full := s.l.MaxBatch
 	if !s.l.Accumulate {
-		s.passes(1, s.least, min(full, s.most))
+		s.choose(span{1, s.least, min(full, s.most)})
 		return
 	}
+	var initial span
 	from := s.least
 	if s.gpus == 1 && from == s.m.cfg.Initial { // the initial batch alone may do with one pass
-		k := (from + full - 1) / full
-		s.passes(k, from, from)
+		initial = span{(from + full - 1) / full, from, from}
 		from++
 	}
 	low := max(1, (from+full-1)/full)
@@ -114,36 +118,63 @@ func (s *search) run() {
 		low = max(low, 2)
 	}
 	high := max(low, s.most/full)
-	k := peak(low, high, func(k int64) float64 { return s.goodput(k, full) })
+	at := func(k int64) float64 { return s.goodput(k, full) }
+	k := peak(low, high, at)
 	// The best full batch has k passes: what is better has fewer samples and as many
-	// passes, or more samples and one pass more.
-	for _, k := range [3]int64{low, k, k + 1} {
-		s.passes(k, from, s.most)
+	// passes, or more samples and one pass more. What is as good may have fewer passes.
+	first := k
+	if goal := s.greatest(initial, span{low, from, s.most}, span{k, from, s.most}, span{k + 1, from, s.most}); good(at(k), goal) {
+		first = rise(low, k, func(k int64) bool { return good(at(k), goal) })
+	}
+	s.choose(initial, span{low, from, s.most}, span{first, from, s.most}, span{k, from, s.most}, span{k + 1, from, s.most})
+}
+
+// choose makes the best of the first of spans, which are in the order of their samples,
+// that comes within a millionth of the greatest goodput in them, and of that the one
+// with the fewest samples.
+func (s *search) choose(spans ...span) {
+	goal := s.greatest(spans...)
+	for _, sp := range spans {
+		lo, hi := s.batches(sp)
+		if lo > hi {
+			continue
+		}
+		at := func(batch int64) float64 { return s.goodput(sp.passes, batch) }
+		top := peak(lo, hi, at)
+		if !good(at(top), goal) {
+			continue
+		}
+		shape := s.shape(sp.passes, rise(lo, top, func(batch int64) bool { return good(at(batch), goal) }))
+		s.best = Choice{Shape: shape, Throughput: s.m.Throughput(shape), Efficiency: s.m.Efficiency(shape.Samples()), Goodput: s.m.Goodput(shape)}
+		s.found = true
+		return
 	}
 }
 
-// passes tries what takes k passes and no fewer, of from to most samples for each GPU.
-func (s *search) passes(k, from, most int64) {
-	full := s.l.MaxBatch
-	lo := max(s.l.MinBatch, (from+k-1)/k)
+// greatest returns the greatest goodput in spans, 0 if they are empty.
+func (s *search) greatest(spans ...span) float64 {
+	most := 0.0
+	for _, sp := range spans {
+		if lo, hi := s.batches(sp); lo <= hi {
+			at := func(batch int64) float64 { return s.goodput(sp.passes, batch) }
+			most = max(most, at(peak(lo, hi, at)))
+		}
+	}
+	return most
+}
+
+// batches returns the least and the most that a GPU takes in a pass of sp; the least is
+// the greater one where there is none.
+func (s *search) batches(sp span) (lo, hi int64) {
+	k, full := sp.passes, s.l.MaxBatch
+	if k < 1 {
+		return 1, 0
+	}
+	lo = max(s.l.MinBatch, (sp.from+k-1)/k)
 	if k > 1 && !(s.gpus == 1 && k == 2) {
 		lo = max(lo, full*(k-1)/k+1) // fewer would fit in k-1 passes
 	}
-	hi := min(full, most/k)
-	if lo > hi {
-		return
-	}
-	at := func(batch int64) float64 { return s.goodput(k, batch) }
-	top := peak(lo, hi, at)
-	g := at(top)
-	for lo < top { // goodput rises up to top: the least batch that is as good, up to a millionth
-		if mid := lo + (top-lo)/2; quantise(at(mid)/g) >= quantum {
-			top = mid
-		} else {
-			lo = mid + 1
-		}
-	}
-	s.offer(s.shape(k, top))
+	return lo, min(full, sp.to/k)
 }
 
 func (s *search) shape(k, batch int64) Shape {
@@ -152,19 +183,20 @@ func (s *search) shape(k, batch int64) Shape {
 
 func (s *search) goodput(k, batch int64) float64 { return s.m.Goodput(s.shape(k, batch)) }
 
-// offer keeps the better of the best so far and shape; of equals the one with fewer
-// samples, then with fewer passes.
-func (s *search) offer(shape Shape) {
-	g := s.m.Goodput(shape)
-	if s.found {
-		now, was := quantise(g/s.best.Goodput), int64(quantum)
-		if now < was || now == was && shape.Samples() >= s.best.Shape.Samples() {
-			return
+// good says whether a goodput comes within a millionth of the greatest.
+func good(g, greatest float64) bool { return quantise(g/greatest) >= quantum }
+
+// rise returns the least from lo to hi that ok says yes to, which it goes on to do up to
+// hi.
+func rise(lo, hi int64, ok func(int64) bool) int64 {
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; ok(mid) {
+			hi = mid
+		} else {
+			lo = mid + 1
 		}
 	}
-	n := shape.Samples()
-	s.best = Choice{Shape: shape, Throughput: s.m.Throughput(shape), Efficiency: s.m.Efficiency(n), Goodput: g}
-	s.found = true
+	return lo
 }
 
 // peak returns where f, which rises and then falls, is greatest from lo to hi.

@@ -76,4 +76,5 @@
 // Figures are floats: they are the same for equal input on one platform, and platforms may differ in the last digits,
 // since exponentials do. Decide by what Best, Smallest and Saved round. Data parallelism only: a GPU here may stand
 // for a group of GPUs with tensor or pipeline parallelism inside. How a loss falls with the steps is not modelled.
+// Samples that are far off pull a fit: give it medians, and leave out first steps and pauses.
 package goodput

@@ -36,13 +36,6 @@ func (f *faults) figure(field string, v, least, most float64) {
 	}
 }
 
-// positive checks a float that must be more than 0 and not without end.
-func (f *faults) positive(field string, v float64) {
-	if !(v > 0) || v > maxFigure {
-		f.bad(field, text(v), "want more than 0, up to "+text(maxFigure))
-	}
-}
-
 func text(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // quantum is the step in which ratios are compared, where a decision hangs on one.
@@ -51,7 +44,10 @@ const quantum = 1e6
 // quantise returns v in millionths, rounded, held inside int64.
 func quantise(v float64) int64 {
 	v = math.Round(v * quantum)
-	if !(v < math.MaxInt64) { // 2^63 as a float
+	switch {
+	case v <= math.MinInt64:
+		return math.MinInt64
+	case !(v < math.MaxInt64): // 2^63 as a float
 		return math.MaxInt64
 	}
 	return int64(v)

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// geometric is the exponent below which a mean is taken for the geometric one: a sum of powers would lose more digits
+// than the two differ by.
+const geometric = 1e-8
+
 // PowerMean returns the mean of xs with exponent p: their harmonic mean for -1, by which
 // Pollux sums up the speed-ups of all jobs, the geometric one for 0, the arithmetic one
 // for 1. Ok is false if xs is empty or has a negative or not a finite number in it, or p
@@ -22,6 +26,9 @@ func PowerMean(p float64, xs []float64) (mean float64, ok bool) {
 	}
 	if most == 0 || p <= 0 && least == 0 {
 		return 0, true
+	}
+	if math.Abs(p) < geometric {
+		p = 0
 	}
 	scale := most // the terms are of x over scale, so that none leaves the range of floats
 	if p < 0 {

@@ -12,8 +12,10 @@ const (
 	maxGPUs    = lockstep.MaxMembers
 	maxBatch   = 1 << 40 // samples a step
 	maxGamma   = 10
-	maxFigure  = 1e100 // of noise and rates
+	maxFigure  = 1e100 // of noise
+	maxRate    = 1e50  // of rates and weights; 1/maxRate is the least, so that products of ratios are in the range of floats
 	maxSeconds = 1e9   // of coefficients
+	minPass    = 1e-12 // seconds of a pass of one sample
 )
 
 // Linear is a time in seconds that grows with a count: Alpha + Beta × count.
@@ -24,7 +26,7 @@ type Linear struct {
 
 // Params are the seven parameters of Pollux for how long a training step takes.
 type Params struct {
-	Compute Linear  `json:"compute"`         // Compute is one forward and backward pass, by samples on one GPU; it must not be 0.
+	Compute Linear  `json:"compute"`         // Compute is one forward and backward pass, by samples on one GPU; a pass of one must take a picosecond or more.
 	Local   Linear  `json:"local"`           // Local is the gradient exchange inside a node, by GPUs beyond two.
 	Remote  Linear  `json:"remote"`          // Remote is the gradient exchange between nodes, by GPUs beyond two.
 	Gamma   float64 `json:"gamma,omitempty"` // Gamma says how far computing and exchange overlap: 1 not at all, 10 nearly wholly; 0 means 1.
@@ -122,8 +124,8 @@ func (p Params) check(f *faults, at string) {
 		f.figure(at+l.name+".Alpha", l.line.Alpha, 0, maxSeconds)
 		f.figure(at+l.name+".Beta", l.line.Beta, 0, maxSeconds)
 	}
-	if p.Compute == (Linear{}) {
-		f.bad(at+"Compute", "0", "want more than no time")
+	if one := p.compute(1); one < minPass {
+		f.bad(at+"Compute", text(one), "want a pass of one sample to take "+text(minPass)+" seconds or more")
 	}
 	if p.Gamma != 0 {
 		f.figure(at+"Gamma", p.Gamma, 1, maxGamma)
@@ -156,10 +158,11 @@ func (m *Model) Efficiency(samples int64) float64 {
 	}
 	q, v := m.cfg.Noise.Norm, m.cfg.Noise.Variance
 	scale := float64(samples) / float64(m.cfg.Initial)
-	if q+v == 0 {
+	most := v + float64(q*scale)
+	if most == 0 { // nothing is known, or too small a figure for a float
 		return 1 / scale
 	}
-	return (v + q) / (v + float64(q*scale))
+	return (v + q) / most
 }
 
 // Goodput returns the progress a second of shape s, counted in samples of the initial

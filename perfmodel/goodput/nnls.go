@@ -1,6 +1,9 @@
 package goodput
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // nnls solves least squares with no negative coefficient: columns[j][i] is what a unit
 // of coefficient j adds to row i, and target what the rows should come to. It is the
@@ -40,6 +43,9 @@ func nnls(columns [][]float64, target []float64) []float64 {
 // steepest returns the coefficient outside that lowers the error most, -1 if none does.
 func steepest(gram [][]float64, right, x []float64, in []bool) int {
 	best, least := -1, 1e-10
+	if !slices.Contains(in, true) {
+		least = 0 // so that not all are 0, however unlike the rows are
+	}
 	for j := range x {
 		if in[j] || gram[j][j] == 0 {
 			continue

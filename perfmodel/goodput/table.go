@@ -24,8 +24,8 @@ const (
 // Point is a measured or promised rate of progress.
 type Point struct {
 	GPUs   int     `json:"gpus"`             // GPUs is with how many, from 1.
-	Rate   float64 `json:"rate"`             // Rate is the progress a second in any unit, such as steps or samples, more than 0.
-	Weight float64 `json:"weight,omitempty"` // Weight is how much it counts beside others, such as the iterations measured; 0 means 1.
+	Rate   float64 `json:"rate"`             // Rate is the progress a second in any unit, such as steps or samples, from 10⁻⁵⁰ to 10⁵⁰.
+	Weight float64 `json:"weight,omitempty"` // Weight is how much it counts beside others, such as the iterations measured, in the same range; 0 means 1.
 }
 
 // Table says how much faster a job is with more GPUs: a line through its points that
@@ -84,8 +84,10 @@ func checkPoints(op string, points []Point) error {
 	for i, p := range points[:min(len(points), maxSamples)] {
 		at := "points[" + strconv.Itoa(i) + "]."
 		f.count(at+"GPUs", int64(p.GPUs), 1, maxGPUs)
-		f.positive(at+"Rate", p.Rate)
-		f.figure(at+"Weight", p.Weight, 0, maxFigure)
+		f.figure(at+"Rate", p.Rate, 1/maxRate, maxRate)
+		if p.Weight != 0 {
+			f.figure(at+"Weight", p.Weight, 1/maxRate, maxRate)
+		}
 	}
 	return f.err()
 }
@@ -191,8 +193,8 @@ func (t *Table) Smallest(x float64) (n int, ok bool) {
 }
 
 // Saved returns how much sooner work that one GPU would need that long for ends with n+1
-// GPUs than with n, to the nanosecond: what Optimus gives the next GPU by. It never
-// rises with n. For n below 1 or no work it is 0.
+// GPUs than with n, to the nanosecond: what Optimus gives the next GPU by. Except for
+// rounding it never rises with n. For n below 1 or no work it is 0.
 func (t *Table) Saved(n int, work time.Duration) time.Duration {
 	if n < 1 || work <= 0 {
 		return 0

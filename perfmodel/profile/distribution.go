@@ -71,7 +71,12 @@ func (d *Distribution) Remaining(attained time.Duration) (left time.Duration, ok
 
 // above returns the first index of a size above attained.
 func (d *Distribution) above(attained time.Duration) int {
-	at, _ := slices.BinarySearch(d.sizes, int64(max(attained, 0))+1)
+	at, _ := slices.BinarySearchFunc(d.sizes, int64(max(attained, 0)), func(size, a int64) int {
+		if size > a {
+			return 1
+		}
+		return -1
+	})
 	return at
 }
 

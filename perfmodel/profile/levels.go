@@ -111,7 +111,7 @@ func (s *Store) Slowdown(k Kind, level lockstep.Level) Estimate {
 		p = all[p.low]
 		p.high = -1
 	}
-	out.Value = math.Exp(p.mid - base.mid)
+	out.Value = exp(p.mid - base.mid)
 	out.Low, _ = ratio(all[p.low], base)
 	if p.high >= 0 {
 		_, out.High = ratio(all[p.high], base)
@@ -128,7 +128,7 @@ func ratio(p, base span) (low, high float64) {
 	if p.block == base.block {
 		mid = 0
 	}
-	return max(math.Exp(mid-half), 1), math.Exp(mid + half)
+	return max(exp(mid-half), 1), exp(mid + half)
 }
 
 // Need returns by how much longer an iteration of kind k takes at level far than at level

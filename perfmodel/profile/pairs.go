@@ -55,6 +55,9 @@ func (s *Store) ObservePair(a, b Kind, rateA, rateB int64) error {
 	if a != b && s.cfg.Kinds < 2 {
 		return fault(lockstep.ErrConflict, f.op, "b", errtext.Quote(b), "the store keeps only one kind")
 	}
+	if s.kinds.get(b) != nil {
+		s.touch(b) // not the oldest any more, so that a does not drive it out
+	}
 	s.touch(a)
 	s.touch(b) // the two last touched, so that neither goes
 	s.note(a, b, rateA)

@@ -250,7 +250,7 @@ func (img *poolImage) pool() (*Pool, string, error) {
 		return nil, "too early a time or too many jobs", nil
 	}
 	for i, v := range img.Queue {
-		if v.Stopping || !p.reenter(v, waiting) {
+		if v.Stopping || !p.reenter(v, waiting) || p.queue[len(p.queue)-1].id != v.Job {
 			return nil, "queue[" + strconv.Itoa(i) + "] cannot be", nil
 		}
 	}
@@ -259,7 +259,7 @@ func (img *poolImage) pool() (*Pool, string, error) {
 		if v.Stopping {
 			is = stopping
 		}
-		if !p.reenter(v, is) {
+		if !p.reenter(v, is) || p.held[len(p.held)-1].id != v.Job {
 			return nil, "held[" + strconv.Itoa(i) + "] cannot be", nil
 		}
 	}

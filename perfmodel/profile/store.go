@@ -161,5 +161,8 @@ func (s *Store) touch(k Kind) *known {
 
 // spread returns the estimate that b is of a logarithm.
 func (b belief) spread(src Source) Estimate {
-	return Estimate{Value: math.Exp(b.mid), Low: math.Exp(b.mid - b.half), High: math.Exp(b.mid + b.half), Samples: b.n, Source: src}
+	return Estimate{Value: exp(b.mid), Low: exp(b.mid - b.half), High: exp(b.mid + b.half), Samples: b.n, Source: src}
 }
+
+// exp returns the figure of a logarithm, held at the greatest that there is.
+func exp(x float64) float64 { return min(math.Exp(x), math.MaxFloat64) }

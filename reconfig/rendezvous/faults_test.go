@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"testing"
 	"time"
@@ -204,4 +205,41 @@ func TestOnlyMembersFailInARound(t *testing.T) {
 	require.Empty(t, d.at(0, Call{Kind: Leave, Node: "c"}))
 	require.Equal(t, []string{"0s stopped 1 closed", "0s closed 1 closed"}, d.at(0, Call{Kind: Close}))
 	require.Empty(t, d.at(0, Call{Kind: Close}), "closed it is")
+}
+
+func TestRanksAreStableUnderRandomCalls(t *testing.T) {
+	kept, moved := 0, 0
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 13))
+		cfg := Config{Min: 1 + rng.IntN(3), Multiple: 1 + rng.IntN(2), LastCall: 5 * second, Silence: 20 * second, Dwell: 20 * second, Join: Never}
+		cfg.Max = cfg.Min + 1 + rng.IntN(4)
+		m, err := New(cfg)
+		require.NoError(t, err)
+		var last Round
+		at := time.Duration(0)
+		for range 200 {
+			at += time.Duration(rng.IntN(4)) * second
+			events, err := m.Step(nil, start.Add(at), randomCall(rng, m))
+			if err != nil {
+				require.Empty(t, events)
+			}
+			for _, e := range events {
+				if e.Round == nil {
+					continue
+				}
+				n := len(e.Round.Members)
+				for rank, member := range e.Round.Members {
+					if was, ok := last.Rank(member.Node); ok && was < n {
+						require.Equal(t, was, rank, "%s, also if it left in between", member.Node)
+						kept++
+					} else if ok {
+						moved++
+					}
+				}
+				last = *e.Round
+			}
+		}
+	}
+	require.Greater(t, kept, 1000)
+	require.Greater(t, moved, 10)
 }
