@@ -60,6 +60,9 @@ func (r Row) waives(file, rule string) bool {
 // asDriver are the rules that a single driver file inside a core is free of.
 var asDriver = []string{"clock", "go", "import"}
 
+// realProcesses is for packages whose tests run processes: they wait for what the kernel tells no event of.
+var realProcesses = map[string][]string{"gate_test.go": {"clock"}, "tree_test.go": {"clock"}, "helper_test.go": {"clock"}, "example_test.go": {"clock"}}
+
 // Modules that several rows name.
 const (
 	btree   = "github.com/google/btree"
@@ -83,7 +86,7 @@ func Lockstep() House {
 		"fairness", "fairness/quota", "fairness/drf",
 		"lease",
 		"policy", "policy/order", "policy/deadline", "policy/elastic", "policy/hetero",
-		"detect", "detect/liveness", "detect/health",
+		"detect", "detect/change", "detect/fit", "detect/signal", "detect/liveness", "detect/health",
 		"reconfig", "reconfig/moves", "reconfig/resize", "reconfig/rendezvous",
 		"hpo", "hpo/fusion", "hpo/scaling", "hpo/bubble",
 		"checkpoint", "checkpoint/interval",
@@ -129,7 +132,11 @@ func Lockstep() House {
 			"policy/deadline":       {Imports: rootPerf},
 			"policy/elastic":        {Imports: rootPerf},
 			"policy/hetero":         {Imports: rootPerf},
-			"detect":                {Imports: rootPerfPipe},
+			"detect":                {Imports: append(rootPerfPipe[:len(rootPerfPipe):len(rootPerfPipe)], "detect/change", "detect/fit", "detect/internal/num")},
+			"detect/change":         {Imports: []string{".", "detect/internal/num"}},
+			"detect/fit":            {Imports: []string{".", "perfmodel", "detect/internal/num"}},
+			"detect/signal":         {Imports: root},
+			"detect/internal/num":   {},
 			"detect/liveness":       {Imports: rootPerfPipe},
 			"detect/health":         {Imports: rootPerfPipe},
 			"detect/nvml":           {Kind: Driver, Imports: []string{".", "perfmodel", "pipeline", "detect/health", "internal/nvml"}},
@@ -138,7 +145,7 @@ func Lockstep() House {
 			"reconfig/resize":       {Imports: []string{".", "perfmodel", "pipeline", "topology", "reconfig"}},
 			"reconfig/rendezvous":   {Imports: root},
 			"hpo":                   {Imports: rootPerfPipe, ThirdParty: []string{zap}, Waived: map[string][]string{"gate*.go": asDriver}},
-			"hpo/gate":              {Kind: Driver, Imports: []string{".", "internal/proctree", "internal/proctree/coop"}, ThirdParty: []string{zap}},
+			"hpo/gate":              {Kind: Driver, Imports: []string{".", "internal/proctree", "internal/proctree/coop"}, ThirdParty: []string{zap}, Waived: realProcesses},
 			"hpo/fusion":            {Imports: rootPerfPipe},
 			"hpo/scaling":           {Imports: rootPerfPipe},
 			"hpo/bubble":            {Imports: append(rootPerfPipe[:len(rootPerfPipe):len(rootPerfPipe)], "hpo/fusion")},
@@ -168,7 +175,7 @@ func Lockstep() House {
 			"internal/instant":       {Imports: root},
 			"internal/errtext":       {},
 			"internal/nvml":          {Kind: Driver, Imports: root, ThirdParty: []string{"github.com/NVIDIA/go-nvml"}},
-			"internal/proctree":      {Kind: Driver, Imports: root},
+			"internal/proctree":      {Kind: Driver, Imports: root, Waived: realProcesses},
 			"internal/proctree/coop": {Kind: Driver, Imports: root},
 			"internal/golden":        {Kind: Support},
 			"internal/lint":          {Kind: Support},
