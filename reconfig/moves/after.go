@@ -13,7 +13,8 @@ import (
 // given. When all phases are over host copies do not count, since some devices may have
 // finished and dropped theirs. Those of Gone are left out. Devices that were lost since
 // stay in the list, as long as Between is told that they are down; take them out before
-// one comes back empty.
+// one comes back empty. What is left of moves with Restore of which a phase has begun is
+// of the checkpoint's step, so Options.CheckpointCurrent holds for those that follow.
 func (m *Sequence) After(have []Holding, done, begun int) ([]Holding, error) {
 	if basisOf(have) != m.Basis || done < 0 || begun < done || begun > min(done+1, len(m.Phases)) {
 		return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "moves: after", Field: "have", Reason: "want what the moves were planned from, and phases that they have"}

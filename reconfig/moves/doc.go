@@ -7,8 +7,9 @@
 //     or of the optimizer's state. [Held] is what a plan makes devices hold, ZeRO and experts included. Gradients are
 //     nobody's state between two steps.
 //   - [Sequence]: the moves, in phases. Invariants: a byte goes to a device that lacks it exactly once; no device ever holds
-//     more than its memory less Job.Reserve and [Options].Keep; nothing is given up before its last use; no other way has
-//     fewer bytes from the checkpoint, or as few and fewer over the fabric, or as few of both and fewer between nodes.
+//     more than its memory less Job.Reserve and [Options].Keep, or than it did in the beginning; nothing is given up before
+//     its last use; no other way has fewer bytes from the checkpoint, or as few and fewer over the fabric, or as few of
+//     both and fewer between nodes.
 //   - [Driver]: leads all members through moves, on one digest or not at all; an [Executor] does on devices what it says.
 //     Until the first commit anything that goes wrong aborts. After it nothing is undone: members halt, and moves that are
 //     planned from [Sequence.After] lead on.
@@ -51,8 +52,10 @@
 //
 // Without another copy the optimizer state that ZeRO gave to a lost device is lost, and all state then comes from the
 // checkpoint (Options.CheckpointCurrent: only what is lost); copies that a job keeps elsewhere can be named in the holdings.
-// Transfers of one device over one link share it unseen. Host memory is not bounded; its use is reported. Random state and
-// counters are the runtime's, but for the cursor, which is part of what members agree on.
+// Transfers of one device over one link share it unseen. All devices wait for each other between phases, of which there
+// may be hundreds where memory is full. Host memory is not bounded; its use is reported. Random state and counters are the
+// runtime's, but for the cursor, which is part of what members agree on. One driver leads at a time; that is a lease's
+// business.
 //
 // # Sources
 //

@@ -72,7 +72,8 @@ type member struct {
 }
 
 // NewDriver returns a Driver for moves and the plan that they lead to. Its members are
-// the devices of the plan and those that send or give up something.
+// the devices of the plan and those that send or give up something; a device that had
+// a role and no state, in a stage without layers, is the host's to tell.
 func NewDriver(m *Sequence, to *reconfig.Plan) (*Driver, error) {
 	bad := func(field, reason string) error {
 		return &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "moves: driver", Field: field, Reason: reason}

@@ -44,7 +44,8 @@ func (d *Driver) image() driverImage {
 }
 
 // RestoreDriver returns the driver that Snapshot saved, for the same moves and plan;
-// others are ErrStale. Step it with ReportResume to send again what is outstanding.
+// others are ErrStale, and a state in which no driver can be is ErrInvalid. Step it with
+// ReportResume to send again what is outstanding.
 func RestoreDriver(r io.Reader, m *Sequence, to *reconfig.Plan) (*Driver, error) {
 	const op = "moves: restore"
 	d, err := NewDriver(m, to)

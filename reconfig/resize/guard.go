@@ -16,11 +16,11 @@ type Guard struct {
 	Margin  float64       `json:"margin,omitempty"`  // Margin is by which part more samples must be done until then than without the change, so that small gains do not go back and forth; 0 means 0.01, AnyGain any more at all.
 }
 
-// What stands for 0 in a Guard.
-const (
-	NoDwell time.Duration = -1   // NoDwell stands for a Guard.Dwell of 0.
-	AnyGain               = -1.0 // AnyGain stands for a Guard.Margin of 0.
-)
+// NoDwell stands for a Guard.Dwell of 0.
+const NoDwell time.Duration = -1
+
+// AnyGain stands for a Guard.Margin of 0.
+const AnyGain = -1.0
 
 // defaultMargin is how many more samples there must be, in millionths.
 const defaultMargin = 10_000
