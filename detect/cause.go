@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 )
 
@@ -80,17 +81,17 @@ func (m *Monitor) explain(v *Verdict, e *evidence) {
 		m.blame(v, e)
 		return
 	case Learning:
-		v.Reason = ReasonLearning
+		v.Reason = reasonLearning
 		if m.resized {
 			v.Cause = Resize
 		}
 		return
 	case Suspicious:
-		v.Cause, v.Reason = Unknown, ReasonEvidence
+		v.Cause, v.Reason = Unknown, reasonEvidence
 	case Recovered:
-		v.Reason = ReasonCleared
+		v.Reason = reasonCleared
 	default:
-		v.Reason = ReasonHealthy
+		v.Reason = reasonHealthy
 	}
 	m.resized = false
 	m.excuse(v, e)
@@ -100,9 +101,9 @@ func (m *Monitor) explain(v *Verdict, e *evidence) {
 func (m *Monitor) excuse(v *Verdict, e *evidence) {
 	switch {
 	case e.test < 0:
-		v.Reason = ReasonUnmeasured
+		v.Reason = reasonUnmeasured
 	case m.work.pause:
-		v.Cause, v.Reason = Pause, ReasonSpike
+		v.Cause, v.Reason = Pause, reasonSpike
 	case e.modelled && m.work.n >= 8 && e.expected-m.work.expected >= longer && e.whole.Residual < alone:
 		v.Cause = Lengths
 	case v.Cause == NoCause && e.chunked && m.work.last >= lastExcess:
@@ -115,7 +116,7 @@ func (m *Monitor) blame(v *Verdict, e *evidence) {
 	limit := m.cfg.Suspects
 	switch {
 	case m.standing[byChunks]:
-		v.Cause, v.Reason = Hardware, ReasonChunks
+		v.Cause, v.Reason = Hardware, reasonChunks
 		if e.chunked {
 			m.suspects = m.chunks.AppendSuspects(m.suspects[:0], limit)
 		}
@@ -125,7 +126,7 @@ func (m *Monitor) blame(v *Verdict, e *evidence) {
 			v.Cause, m.suspects = LossLayer, m.suspects[:0]
 		}
 	case m.standing[byMatched]:
-		v.Cause, v.Reason = Unknown, ReasonMatched
+		v.Cause, v.Reason = Unknown, reasonMatched
 		if e.test == byMatched {
 			m.suspects = m.suspects[:0]
 			if m.matched.Places() >= placed {
@@ -138,7 +139,7 @@ func (m *Monitor) blame(v *Verdict, e *evidence) {
 		}
 	default:
 		m.suspects = m.suspects[:0]
-		v.Cause, v.Reason = Unknown, ReasonWhole
+		v.Cause, v.Reason = Unknown, reasonWhole
 		if e.aside() {
 			v.Cause = Network
 			if m.work.lastRose() {
@@ -151,7 +152,23 @@ func (m *Monitor) blame(v *Verdict, e *evidence) {
 		}
 		m.plan(known)
 	}
+	m.nameRanks(e.waits)
 	v.Suspects, v.Probes = some(m.suspects), some(m.probes)
+}
+
+// nameRanks names the rank of suspects whose group waited for one of its ranks.
+func (m *Monitor) nameRanks(waits []Wait) {
+	for i := range m.suspects {
+		s := &m.suspects[i]
+		for j := range waits {
+			if waits[j].Replica != s.Replica || waits[j].Stage != s.Stage {
+				continue
+			}
+			if rank, ok := LeastWait(waits[j].Ranks); ok {
+				s.Rank = rank
+			}
+		}
+	}
 }
 
 // some returns s, or nil where it is empty.
@@ -186,7 +203,7 @@ func (m *Monitor) compareLast(e *evidence) {
 		if took == 0 {
 			continue
 		}
-		x := logOf(float64(took) / float64(m.wanted[i]))
+		x := num.Log(float64(took) / float64(m.wanted[i]))
 		if i%stages == stages-1 {
 			lasts = append(lasts, x)
 		} else {
@@ -201,7 +218,7 @@ func (m *Monitor) compareLast(e *evidence) {
 	slices.Sort(others)
 	w := &m.work
 	w.lastN = min(w.lastN+1, math.MaxInt32)
-	least := lasts[0] - middle(others)
+	least := lasts[0] - num.Median(others)
 	w.last += (least - w.last) / float64(min(w.lastN, lastMemory))
 	w.lastNow += (least - w.lastNow) / float64(min(w.lastN, lateMemory))
 	w.lastWide += (lasts[len(lasts)-1] - lasts[0] - w.lastWide) / float64(min(w.lastN, lateMemory))

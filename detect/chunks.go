@@ -5,9 +5,15 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
-const chunkRate = 1.0 / 30000 // false alarms an iteration
+const (
+	chunkRate  = 1.0 / 30000 // false alarms an iteration
+	leastChunk = 0.0145      // smallest shift that is found in half of all jobs without noise, measured
+)
 
 // slower are the shifts, as logarithms, that a place is looked for at. Immutable.
 var slower = [...]float64{0.04, 0.08, 0.15, 0.3, 0.6, 1.2}
@@ -60,7 +66,8 @@ func (p *place) learning() bool { return p.series.n == 0 }
 // and still lasts reach the number of places over FalseAlarms (see MatchedTest), and ended when
 // they are back at the root of that. While it stands nothing is learned of the place, and the
 // others are not compared with it. The rate of false alarms holds for noise that is known; while
-// it is being learned, up to twice as many were measured (benchmarks/detect).
+// it is being learned, in the first few hundred iterations, up to 2.5 times as many were measured
+// (benchmarks/detect).
 //
 // Cost: linear in places; memory, a few hundred bytes and Warmup samples a place. Observe
 // allocates nothing.
@@ -108,7 +115,7 @@ func NewChunks(cfg ChunkConfig) (*ChunkTest, error) {
 func (t *ChunkTest) design() {
 	t.limit = float64(len(t.places)) / t.cfg.FalseAlarms
 	t.forget = 1 - 1/float64(memorySpan*t.cfg.Horizon)
-	t.needed = neededInformation(logOf(t.limit)+chunkExcess, t.cfg.Power)
+	t.needed = neededInformation(num.Log(t.limit)+chunkExcess, t.cfg.Power)
 }
 
 // Tune changes the rate of false alarms that is allowed for, 0 meaning the default, and keeps what
@@ -153,14 +160,14 @@ func (t *ChunkTest) Rearm() {
 //
 // Since, Shift and Residual are of the place with the highest Score; MinDetectable is the largest
 // of any place that has learned.
-func (t *ChunkTest) Observe(observed, expected []time.Duration) (Decision, error) {
+func (t *ChunkTest) Observe(observed, expected []time.Duration) (change.Decision, error) {
 	if err := t.check(observed, expected); err != nil {
-		return Decision{}, err
+		return change.Decision{}, err
 	}
 	for i := range t.samples {
 		t.samples[i] = math.NaN()
 		if observed[i] != 0 {
-			t.samples[i] = logOf(float64(observed[i]) / float64(expected[i]))
+			t.samples[i] = num.Log(float64(observed[i]) / float64(expected[i]))
 		}
 	}
 	for stage := range t.cfg.Stages {
@@ -171,7 +178,7 @@ func (t *ChunkTest) Observe(observed, expected []time.Duration) (Decision, error
 			t.judge(p, t.samples[i])
 		}
 	}
-	d := Decision{Learning: true}
+	d := change.Decision{Learning: true}
 	best := -1.0
 	for i := range t.places {
 		p := &t.places[i]
@@ -179,7 +186,7 @@ func (t *ChunkTest) Observe(observed, expected []time.Duration) (Decision, error
 			t.begin(p, t.samples[i])
 			continue
 		}
-		own := Decision{Alarm: t.settle(i), Residual: p.residual}
+		own := change.Decision{Alarm: t.settle(i), Residual: p.residual}
 		t.report(p, &own)
 		d.Learning = false
 		d.Alarm = d.Alarm || own.Alarm
@@ -239,7 +246,7 @@ func (t *ChunkTest) judge(p *place, x float64) {
 		return
 	}
 	r := x - s.mean
-	p.residual = clip(r/math.Sqrt(s.scale), 8)
+	p.residual = num.Clip(r/math.Sqrt(s.scale), 8)
 	healthy, _ := density(r * r / s.scale)
 	sum := 0.0
 	for i, shift := range slower {
@@ -300,9 +307,9 @@ func (p *place) mean(of func(*branch) float64) float64 {
 	return sum / weight
 }
 
-func (t *ChunkTest) report(p *place, d *Decision) {
+func (t *ChunkTest) report(p *place, d *change.Decision) {
 	d.Standing = p.standing
-	d.Score = logOf(1+p.odds) / logOf(1+t.limit)
+	d.Score = num.Log(1+p.odds) / num.Log(1+t.limit)
 	if p.standing {
 		d.Score = max(d.Score, 1)
 	}
@@ -328,7 +335,7 @@ func (p *place) shift() float64 {
 
 // detectable returns the smallest factor that is found in a place.
 func (t *ChunkTest) detectable(p *place) float64 {
-	return expOf(p.series.visible(t.needed, t.cfg.Horizon))
+	return num.Exp(p.series.visible(t.needed, t.cfg.Horizon, leastChunk))
 }
 
 // Detectable returns the smallest factor of a place that would be found within the horizon with
@@ -349,8 +356,8 @@ func (t *ChunkTest) Detectable(replica, stage int) (factor float64, ok bool) {
 // AppendSuspects appends to dst the places whose alarm stands, or, where none does, those with the
 // most evidence, worst first and at most limit of them; those with less than half the evidence of
 // the worst are left out. Score is the logarithm of the odds over that of the threshold, and 1 or
-// more where the alarm stands. Ties go to the lower replica, then stage. It allocates nothing
-// where dst has room.
+// more where the alarm stands; it is held at some, so of clear faults the one with the larger Factor
+// comes first. Ties go to the lower replica, then stage. It allocates nothing where dst has room.
 func (t *ChunkTest) AppendSuspects(dst []Suspect, limit int) []Suspect {
 	from := len(dst)
 	for i := range t.places {
@@ -358,11 +365,11 @@ func (t *ChunkTest) AppendSuspects(dst []Suspect, limit int) []Suspect {
 		if p.learning() {
 			continue
 		}
-		var d Decision
+		var d change.Decision
 		t.report(p, &d)
 		dst = rank(dst, from, limit, Suspect{
 			Replica: i / t.cfg.Stages, Stage: i % t.cfg.Stages, Rank: Everywhere,
-			Factor: expOf(p.shift()), Score: d.Score,
+			Factor: num.Exp(p.shift()), Score: d.Score,
 		})
 	}
 	if len(dst) > from && dst[from].Score >= 1 {

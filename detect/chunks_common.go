@@ -3,6 +3,8 @@ package detect
 import (
 	"math"
 	"slices"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 const (
@@ -31,7 +33,7 @@ func (t *ChunkTest) center(stage int) {
 		if p.learning() || n == 0 || !math.IsNaN(rise) && n == 1 {
 			continue
 		}
-		common := middle(t.sorted)
+		common := num.Median(t.sorted)
 		if !math.IsNaN(rise) {
 			at, _ := slices.BinarySearch(t.sorted, rise)
 			common = middleWithout(t.sorted, at)
@@ -65,15 +67,15 @@ func (t *ChunkTest) variance(p *place) float64 {
 func (t *ChunkTest) relate(p *place, rise, common float64) {
 	before := p.series.spread()
 	sd := math.Sqrt(before)
-	rise, common = clip(rise, learnClip*sd), clip(common, learnClip*sd)
+	rise, common = num.Clip(rise, learnClip*sd), num.Clip(common, learnClip*sd)
 	t.joint += float64(rise * common)
 	t.square += float64(common * common)
 	t.count++
 	if most := commonMemory * float64(len(t.places)); t.count > most {
 		part := most / t.count
-		t.joint, t.square, t.count = t.joint*part, t.square*part, most
+		t.joint, t.square, t.count = float64(t.joint*part), float64(t.square*part), most
 	}
-	weight := commonWeight * before
+	weight := float64(commonWeight * before)
 	t.shared = min(max((t.joint+float64(likelyShared*weight))/(t.square+weight), 0), 1)
 }
 

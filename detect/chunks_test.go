@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/change"
 )
 
 func chunksFor(t testing.TB, g *rig) *ChunkTest {
@@ -19,7 +20,7 @@ func chunksFor(t testing.TB, g *rig) *ChunkTest {
 	return c
 }
 
-func feedChunks(t testing.TB, g *rig, c *ChunkTest, iterations int) (at []int, last Decision) {
+func feedChunks(t testing.TB, g *rig, c *ChunkTest, iterations int) (at []int, last change.Decision) {
 	t.Helper()
 	for i := range iterations {
 		g.next()

@@ -23,6 +23,13 @@ type Chunk struct {
 	Took    time.Duration // time on the device, above 0
 }
 
+// Wait is what the ranks of one tensor-parallel group waited for each other in their collectives.
+type Wait struct {
+	Replica int             // data-parallel replica, from 0
+	Stage   int             // pipeline stage, from 0
+	Ranks   []time.Duration // by rank of the group, at least 0 each; of this iteration or of some of late
+}
+
 // Phase is what a job does around an iteration.
 type Phase uint8
 
@@ -58,6 +65,7 @@ type Iteration struct {
 	Took    time.Duration       // whole iteration; 0 means unknown, which needs Chunks
 	Batches [][]perfmodel.Batch // what was computed, by replica and micro-batch; nil means unknown: the mean
 	Chunks  []Chunk             // measured pieces in any order; nil means only Took is known
+	Waits   []Wait              // what tensor-parallel groups waited, in any order, to name the rank of a suspect; nil means unknown
 	Layout  uint64              // version of model, layout and micro-batch count; a change arms anew
 	Phase   Phase               // what the job did besides; zero is Training
 }

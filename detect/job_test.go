@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -50,8 +52,8 @@ func newJob(t testing.TB, seed uint64) *job {
 func ratesFor(stages int) Rates {
 	var r Rates
 	for range stages {
-		r.Forward = append(r.Forward, Coeff{Alpha: 2000, Beta: 0.04})
-		r.Backward = append(r.Backward, Coeff{Alpha: 4000, Beta: 0.1})
+		r.Forward = append(r.Forward, fit.Coeff{Alpha: 2000, Beta: 0.04})
+		r.Backward = append(r.Backward, fit.Coeff{Alpha: 4000, Beta: 0.1})
 		r.Send = append(r.Send, 2*time.Millisecond)
 	}
 	r.Return = r.Send
@@ -107,7 +109,7 @@ func (j *job) next() *Iteration {
 }
 
 func (j *job) chunk(k pipeline.Kind, replica, stage int, b perfmodel.Batch) time.Duration {
-	x := j.rates.kind(k)[stage].nanos(b) * math.Exp(j.noise*j.r.NormFloat64())
+	x := float64(j.rates.kind(k)[stage].Time(b)) * math.Exp(j.noise*j.r.NormFloat64())
 	if j.factor != nil {
 		x *= j.factor(j.number, replica, stage)
 	}
@@ -188,4 +190,21 @@ func state(t testing.TB, m *Monitor) string {
 	var b bytes.Buffer
 	require.NoError(t, m.Snapshot(&b))
 	return b.String()
+}
+
+// methods are all there are; immutable.
+var methods = []change.Method{change.CUSUM, change.EWMA, change.Raw, change.BOCD, change.Greyhound, change.ResiHP}
+
+// packed returns a micro-batch of exactly n tokens of documents of many lengths.
+func packed(t testing.TB, r *rand.Rand, n int) perfmodel.Batch {
+	t.Helper()
+	var lens []int
+	for left := n; left > 0; {
+		l := min(left, max(1, int(math.Exp(math.Log(1500)+1.5*r.NormFloat64()))))
+		lens = append(lens, l)
+		left -= l
+	}
+	b, err := perfmodel.Mask{}.Batch(lens)
+	require.NoError(t, err)
+	return b
 }

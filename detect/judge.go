@@ -3,6 +3,8 @@ package detect
 import (
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 )
 
@@ -14,16 +16,17 @@ type evidence struct {
 	modelled bool    // expected is known
 	chunked  bool    // chunk times are compared
 	test     int     // test that suits best; -1 for none
-	whole    Decision
-	chunks   Decision
-	matched  Decision
+	whole    change.Decision
+	chunks   change.Decision
+	matched  change.Decision
+	waits    []Wait
 }
 
 // measure works out what an iteration should take. It changes nothing but scratch memory.
 func (m *Monitor) measure(it *Iteration, batches [][]perfmodel.Batch) (evidence, error) {
-	var e evidence
+	e := evidence{waits: it.Waits}
 	if it.Took > 0 {
-		e.timed, e.took = true, logOf(float64(it.Took))
+		e.timed, e.took = true, num.Log(float64(it.Took))
 	}
 	if m.model == nil || !m.fitted {
 		return e, nil
@@ -37,7 +40,7 @@ func (m *Monitor) measure(it *Iteration, batches [][]perfmodel.Batch) (evidence,
 		if err := m.model.Evaluate(batches, factors, &m.expect); err != nil {
 			return e, err
 		}
-		e.modelled, e.expected = true, logOf(float64(m.expect.Took))
+		e.modelled, e.expected = true, num.Log(float64(m.expect.Took))
 	}
 	if e.chunked {
 		m.sum(it, batches)
@@ -57,8 +60,7 @@ func (m *Monitor) sum(it *Iteration, batches [][]perfmodel.Batch) {
 			continue // the rates have the gradient of weights in Backward, which is measured too
 		}
 		s := c.sample(batches)
-		coeff := cs[c.Part*stages+c.Stage]
-		want := quantise(float64(coeff.Alpha*float64(s.Batch.Tokens)) + float64(coeff.Beta*s.Batch.Pairs) + float64(coeff.Fixed*float64(max(s.Count, 1))))
+		want := s.Expected(cs[c.Part*stages+c.Stage])
 		if want == 0 {
 			continue // nothing was expected of it, so there is nothing to compare
 		}
@@ -84,7 +86,8 @@ func (m *Monitor) judge(it *Iteration, batches [][]perfmodel.Batch, e *evidence)
 	m.number(it.Number)
 	before := m.anyStanding()
 	m.work.spike(e, m.score >= m.cfg.Suspicion)
-	v := Verdict{Number: it.Number, Alarm: m.stand(e), Score: m.score, MinDetectable: e.main().MinDetectable, Ratio: m.ratio(e)}
+	alarm := m.stand(e)
+	v := Verdict{Number: it.Number, Alarm: alarm, Score: m.score, MinDetectable: e.main().MinDetectable, Ratio: m.ratio(e)}
 	after := m.anyStanding()
 	switch {
 	case v.Alarm:
@@ -126,15 +129,15 @@ func (m *Monitor) ask(it *Iteration, e *evidence) error {
 	return err
 }
 
-func (m *Monitor) askWhole(e *evidence) (Decision, error) {
-	if p, ok := m.whole.(Predictive); ok && e.modelled {
+func (m *Monitor) askWhole(e *evidence) (change.Decision, error) {
+	if p, ok := m.whole.(change.Predictive); ok && e.modelled {
 		return p.ObserveExpected(e.took, e.expected)
 	}
 	return m.whole.Observe(e.took - e.expected)
 }
 
 // main returns the decision of the test that suits best what was measured.
-func (e *evidence) main() *Decision {
+func (e *evidence) main() *change.Decision {
 	switch e.test {
 	case byChunks:
 		return &e.chunks
@@ -197,9 +200,9 @@ func (m *Monitor) ratio(e *evidence) float64 {
 	if !e.timed || e.test < 0 || !e.modelled && e.whole.Learning {
 		return 0
 	}
-	level := m.whole.healthy()
-	if _, ok := m.whole.(Predictive); ok && e.modelled {
+	level := m.whole.Level()
+	if _, ok := m.whole.(change.Predictive); ok && e.modelled {
 		level = 0 // that of its series is of times
 	}
-	return expOf(e.took - e.expected - level)
+	return num.Exp(e.took - e.expected - level)
 }

@@ -3,6 +3,7 @@ package detect
 import (
 	"errors"
 
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -16,7 +17,7 @@ type fitting struct {
 	measured int // iterations with chunks that were gathered
 	waited   int // iterations since the start
 	failed   bool
-	trackers [3][]*Tracker // by kind and virtual stage; nil without Refit
+	trackers [3][]*fit.Tracker // by kind and virtual stage; nil without Refit
 }
 
 // learn takes what is healthy of an iteration into the model.
@@ -60,7 +61,7 @@ func (m *Monitor) gather(it *Iteration, batches [][]perfmodel.Batch) error {
 func (m *Monitor) fitNow(linear bool) {
 	o := m.cfg.Fit
 	r, reports, err := m.fit.gather.fit(o)
-	if linear && errors.Is(err, ErrUnidentifiable) {
+	if linear && errors.Is(err, fit.ErrUnidentifiable) {
 		o.Linear = true
 		r, reports, err = m.fit.gather.fit(o)
 	}
@@ -82,9 +83,9 @@ func (m *Monitor) fitNow(linear bool) {
 // trackers makes a Tracker for every fit.
 func (m *Monitor) trackers(linear bool, reports []StageReport) {
 	cfg := m.cfg.Tracker
-	var made [3][]*Tracker
+	var made [3][]*fit.Tracker
 	for k := pipeline.Forward; k <= pipeline.Weight; k++ {
-		var report FitReport
+		var report fit.Report
 		for v, c := range m.model.rates.kind(k) {
 			for i := range reports {
 				if reports[i].Kind == k && reports[i].Stage == v {
@@ -92,7 +93,7 @@ func (m *Monitor) trackers(linear bool, reports []StageReport) {
 				}
 			}
 			cfg.Linear = linear || m.cfg.Fit.Linear || k == pipeline.Weight
-			t, err := NewTracker(c, report, cfg)
+			t, err := fit.NewTracker(c, report, cfg)
 			if err != nil {
 				return // a stage that takes no time has nothing to track
 			}
@@ -116,7 +117,7 @@ func (m *Monitor) track(it *Iteration, batches [][]perfmodel.Batch) error {
 		if err := t.Observe(c.sample(batches)); err != nil {
 			return err
 		}
-		cs[v] = t.now
+		cs[v] = t.Coeff()
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 const (
@@ -36,7 +38,7 @@ func AppendOutliers(dst []Suspect, observed, expected []time.Duration, replicas 
 		}
 		excess[i] = math.NaN()
 		if d > 0 {
-			excess[i] = logOf(float64(d) / float64(expected[i]))
+			excess[i] = num.Log(float64(d) / float64(expected[i]))
 		}
 	}
 	var deviations []float64
@@ -47,11 +49,11 @@ func AppendOutliers(dst []Suspect, observed, expected []time.Duration, replicas 
 		return dst, nil
 	}
 	slices.Sort(deviations)
-	scale := max(madScale*middle(deviations), peerScale)
+	scale := max(num.MADScale*num.Median(deviations), peerScale)
 	from := len(dst)
 	for i, e := range excess {
 		if z := e / scale; z >= outlying && e >= leastExtra {
-			dst = append(dst, Suspect{Replica: i / stages, Stage: i % stages, Rank: Everywhere, Factor: expOf(e), Score: z})
+			dst = append(dst, Suspect{Replica: i / stages, Stage: i % stages, Rank: Everywhere, Factor: num.Exp(e), Score: z})
 		}
 	}
 	slices.SortStableFunc(dst[from:], func(a, b Suspect) int { return -compareFloats(a.Score, b.Score) })
@@ -146,12 +148,12 @@ func LeastWait(waits []time.Duration) (rank int, ok bool) {
 		}
 	}
 	slices.Sort(others)
-	usual := middle(others)
+	usual := num.Median(others)
 	for i, x := range others {
 		others[i] = math.Abs(x - usual)
 	}
 	slices.Sort(others)
-	scale := madScale * middle(others)
+	scale := num.MADScale * num.Median(others)
 	least := float64(waits[rank])
 	return rank, least < waitShare*usual && usual-least > outlying*scale
 }

@@ -3,6 +3,9 @@ package detect
 import (
 	"math"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 // moments are means over iterations of what a fault would do to them: of the square of its shift,
@@ -65,7 +68,7 @@ func NewMatched(cfg MatchedConfig) (*MatchedTest, error) {
 func (t *MatchedTest) design() {
 	t.limit = 1 / t.cfg.FalseAlarms
 	t.forget = 1 - 1/float64(memorySpan*t.cfg.Horizon)
-	t.needed = neededInformation(logOf(t.limit)+matchedExcess, t.cfg.Power)
+	t.needed = neededInformation(num.Log(t.limit)+matchedExcess, t.cfg.Power)
 }
 
 // Tune changes the rate of false alarms that is allowed for, 0 meaning the default, and keeps what
@@ -105,21 +108,21 @@ func (t *MatchedTest) learning() bool { return t.series.n == 0 }
 // Observe takes what an iteration took and what e says that it should have taken; e was worked out
 // for the replicas, stages and factors of the test. ErrInvalid otherwise, and for a time that is
 // not above 0; then nothing has changed.
-func (t *MatchedTest) Observe(took time.Duration, e *Expectation) (Decision, error) {
+func (t *MatchedTest) Observe(took time.Duration, e *Expectation) (change.Decision, error) {
 	switch {
 	case took <= 0:
-		return Decision{}, invalid("observe", "took", took.String(), "want more than 0")
+		return change.Decision{}, invalid("observe", "took", took.String(), "want more than 0")
 	case e == nil || !e.suits(t.cfg.Replicas, t.cfg.Stages, t.cfg.Factors):
-		return Decision{}, invalid("observe", "e", "", "was not worked out for the replicas, stages and factors of the test")
+		return change.Decision{}, invalid("observe", "e", "", "was not worked out for the replicas, stages and factors of the test")
 	}
-	x := logOf(float64(took) / float64(e.Took))
+	x := num.Log(float64(took) / float64(e.Took))
 	t.average(e)
 	if t.learning() {
 		t.begin(x)
-		return Decision{Learning: true}, nil
+		return change.Decision{Learning: true}, nil
 	}
 	s := &t.series
-	d := Decision{Residual: clip((x-s.mean)/math.Sqrt(s.scale), 8)}
+	d := change.Decision{Residual: num.Clip((x-s.mean)/math.Sqrt(s.scale), 8)}
 	t.judge(x, e)
 	switch {
 	case !t.standing && t.total >= t.limit:
@@ -212,10 +215,10 @@ func (t *MatchedTest) mean(of func(*branch) float64) float64 {
 	return (float64(places*t.own) + float64(whole*t.whole)) / t.total
 }
 
-func (t *MatchedTest) report(d *Decision) {
+func (t *MatchedTest) report(d *change.Decision) {
 	s := &t.series
 	d.Standing = t.standing
-	d.Score = logOf(1+t.total) / logOf(1+t.limit)
+	d.Score = num.Log(1+t.total) / num.Log(1+t.limit)
 	if t.standing { // it ends at half the logarithm of the limit
 		d.Score = max(d.Score, 1)
 	}
@@ -223,5 +226,5 @@ func (t *MatchedTest) report(d *Decision) {
 		d.Since = int(t.mean(func(b *branch) float64 { return b.age }) + 0.5)
 		d.Shift = s.last - t.mean(func(b *branch) float64 { return b.last })
 	}
-	d.MinDetectable = expOf(s.visible(t.needed, t.cfg.Horizon))
+	d.MinDetectable = num.Exp(s.visible(t.needed, t.cfg.Horizon, leastWhole))
 }

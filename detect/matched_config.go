@@ -13,11 +13,12 @@ const (
 	defaultWarmup  = 30
 	defaultHorizon = 30
 	defaultPower   = 0.6
-	leastScale     = 5e-4 // of noise, as a fraction of the time
-	memorySpan     = 4    // horizons after which a fault that did not show is given up
-	oddsRoom       = 20.0 // odds are held at so many times the threshold, so that recovery shows soon
-	elsewhere      = 0.2  // chance, beforehand, that a slowdown is none of one stage of one replica
-	meanMemory     = 200  // iterations over which the information on a fault is averaged
+	leastScale     = 5e-4   // of noise, as a fraction of the time
+	memorySpan     = 4      // horizons after which a fault that did not show is given up
+	oddsRoom       = 20.0   // odds are held at so many times the threshold, so that recovery shows soon
+	elsewhere      = 0.2    // chance, beforehand, that a slowdown is none of one stage of one replica
+	leastWhole     = 0.0095 // smallest shift of whole iterations that is found in half of all jobs without noise, measured
+	meanMemory     = 200    // iterations over which the information on a fault is averaged
 )
 
 // anywhere are the shifts, as logarithms, that a slowdown of the whole iteration is looked for at.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
@@ -82,7 +83,7 @@ func (e *Expectation) slow(replica, stage int, slowest time.Duration) error {
 		return nil
 	}
 	// A makespan grows no faster than the work that is slowed.
-	most := float64(e.factors[len(e.factors)-1]-pipeline.Same) / float64(pipeline.Same) * float64(r.Busy[stage])
+	most := float64(float64(e.factors[len(e.factors)-1]-pipeline.Same) / float64(pipeline.Same) * float64(r.Busy[stage]))
 	if float64(r.Makespan)+most <= float64(slowest) {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (e *Expectation) slow(replica, stage int, slowest time.Duration) error {
 	e.spans = spans
 	for i, span := range spans {
 		if span > slowest {
-			e.shifts[n+i] = logOf(float64(span+e.Fixed) / float64(e.Took))
+			e.shifts[n+i] = num.Log(float64(saturate(span, e.Fixed)) / float64(e.Took))
 		}
 	}
 	return nil

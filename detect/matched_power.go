@@ -1,6 +1,10 @@
 package detect
 
-import "math"
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
+)
 
 // matchedExcess is by how much, in logarithms, the odds of a fault have to exceed the threshold,
 // besides: they count with the chance that it is this fault, and some information goes into
@@ -15,11 +19,11 @@ func reach(limit, j float64) float64 {
 		return 0
 	}
 	sd := math.Sqrt(2 * j)
-	back := normal(-(j + limit) / sd)
+	back := num.Normal(-(j + limit) / sd)
 	if back > 0 {
-		back *= expOf(min(limit, 600))
+		back *= num.Exp(min(limit, 600))
 	}
-	return min(normal((j-limit)/sd)+back, 1)
+	return min(num.Normal((j-limit)/sd)+back, 1)
 }
 
 // neededInformation returns the gain in all with which the limit is reached with a chance.

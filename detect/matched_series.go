@@ -3,6 +3,8 @@ package detect
 import (
 	"math"
 	"slices"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 // What noise is taken to be: normal, with a few samples (pauses, stalls) that say little; those
@@ -24,6 +26,8 @@ const (
 	leastSize   = 0.5  // of a fault, in shifts
 	mostSize    = 2.0
 	fewNoise    = 3.0  // over the samples seen: by how much more noise is allowed for, while it is not known well
+	learnClip   = 2.0  // scales at which learning clips
+	maxRho      = 0.9  // largest correlation that is taken out
 	levelRise   = 0.02 // most that a level is learned to rise above what the first samples showed, as a fraction
 )
 
@@ -31,7 +35,7 @@ const (
 // constant, and which part of it is normal: the chance that the sample is no stray.
 func density(z float64) (d, normal float64) {
 	q := 1 + float64(z*strayTail)
-	n, s := (1-strays)*bell(z), strayTop/float64(q*q)
+	n, s := float64((1-strays)*bell(z)), strayTop/float64(q*q)
 	d = n + s
 	return d, n / d
 }
@@ -42,9 +46,9 @@ func bell(z float64) float64 {
 	if !(z < 78) {
 		return 0
 	}
-	y := z * -0.5
+	y := float64(z * -0.5)
 	k := math.Floor(float64(y*(1/math.Ln2)) + 0.5)
-	r := y - float64(k*ln2Hi) - float64(k*ln2Lo)
+	r := y - float64(k*num.Ln2Hi) - float64(k*num.Ln2Lo)
 	p := 1.0 / 40320
 	p = float64(p*r) + 1.0/5040
 	p = float64(p*r) + 1.0/720
@@ -54,7 +58,7 @@ func bell(z float64) float64 {
 	p = float64(p*r) + 0.5
 	p = float64(p*r) + 1
 	p = float64(p*r) + 1
-	return p * math.Float64frombits(uint64(1023+int64(k))<<52)
+	return float64(p * math.Float64frombits(uint64(1023+int64(k))<<52))
 }
 
 // series is what is known of one healthy series of logarithms of times: a level, known with some
@@ -82,12 +86,12 @@ func (s *series) begin(first, scratch []float64, least float64) {
 	*s = series{n: len(first), top: math.Inf(1)}
 	copy(scratch, first)
 	slices.Sort(scratch[:len(first)])
-	s.level = middle(scratch[:len(first)])
+	s.level = num.Median(scratch[:len(first)])
 	for i, x := range first {
 		scratch[i] = math.Abs(x - s.level)
 	}
 	slices.Sort(scratch[:len(first)])
-	sd := max(madScale*middle(scratch[:len(first)]), least)
+	sd := max(num.MADScale*num.Median(scratch[:len(first)]), least)
 	s.square = fewSamples * sd * sd
 	s.cov = likelyKeep * s.square
 	for i := 1; i < len(first); i++ {
@@ -124,7 +128,7 @@ func (s *series) settle(first []float64, least float64) {
 
 // relate takes two neighbouring deviations into the correlation.
 func (s *series) relate(before, after, sd float64) {
-	before, after = clip(before, learnClip*sd), clip(after, learnClip*sd)
+	before, after = num.Clip(before, learnClip*sd), num.Clip(after, learnClip*sd)
 	s.cov += float64(before * after)
 	s.square += float64(before * before)
 	s.keep = min(max(s.cov/s.square, 0), maxRho)
@@ -139,7 +143,7 @@ func (s *series) ready() {
 }
 
 // fresh is the variance of what is new in a sample, with room for what is not known of it.
-func (s *series) fresh() float64 { return s.noise * (1 + fewNoise/float64(s.n)) }
+func (s *series) fresh() float64 { return float64(s.noise * (1 + fewNoise/float64(s.n))) }
 
 // spread is the variance of a sample about the level.
 func (s *series) spread() float64 { return s.noise / (1 - float64(s.keep*s.keep)) }
@@ -154,9 +158,10 @@ func (s *series) weight(n int) float64 {
 // sure is the variance of a level that n samples show.
 func (s *series) sure(n int) float64 { return s.fresh() / s.weight(n) }
 
-// visible is the lasting shift whose odds n samples show to be so many, as a logarithm.
-func (s *series) visible(odds float64, n int) float64 {
-	return math.Sqrt(2 * odds * (s.sure(n) + s.unsure))
+// visible is the lasting shift whose odds n samples show to be so many, as a logarithm, least at
+// least: smaller ones look more like none than like what is looked for, however little noise there is.
+func (s *series) visible(odds float64, n int, least float64) float64 {
+	return max(math.Sqrt(2*odds*(s.sure(n)+s.unsure)), least)
 }
 
 // follow takes a sample into the level.

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/lockstep-gpu/lockstep/pipeline"
@@ -50,7 +51,7 @@ func solve(before, left, right, after point, y float64) float64 {
 	rise, fall := slope(before, left, 0), slope(right, after, chord)
 	low, high := left.x, right.x
 	for range 30 {
-		x := (low + high) / 2
+		x := float64((low + high) / 2)
 		if max(left.y+float64(rise*(x-left.x)), right.y-float64(fall*(right.x-x))) < y {
 			low = x
 		} else {
@@ -74,14 +75,14 @@ func (t *MatchedTest) information(m *moments) float64 {
 	if m.square > 0 {
 		rare += max(m.fourth/float64(m.square*m.square)-1, 0) / float64(t.cfg.Horizon)
 	}
-	return (all - float64(steady*lost)) / float64(2*s.fresh()*math.Sqrt(rare))
+	return max(all-float64(steady*lost), 0) / float64(2*s.fresh()*math.Sqrt(rare))
 }
 
 // AppendSuspects appends to dst the places that the evidence points to, likeliest first, at most
 // limit of them, and those below a tenth of the likeliest left out. Score is the chance of the
 // place, given that there is a fault; what is missing to 1 is with other places or with none: the
-// whole iteration is slower. Ties go to the lower replica, then stage. It allocates nothing where
-// dst has room.
+// whole iteration is slower. Ties go to the larger Factor, then to the lower replica, then stage. It
+// allocates nothing where dst has room.
 func (t *MatchedTest) AppendSuspects(dst []Suspect, limit int) []Suspect {
 	if t.learning() || !(t.total > 0) {
 		return dst
@@ -111,15 +112,20 @@ func rank(dst []Suspect, from, limit int, s Suspect) []Suspect {
 	}
 	if len(dst)-from < limit {
 		dst = append(dst, s)
-	} else if dst[len(dst)-1].Score < s.Score {
+	} else if dst[len(dst)-1].below(&s) {
 		dst[len(dst)-1] = s
 	} else {
 		return dst
 	}
-	for i := len(dst) - 1; i > from && dst[i-1].Score < dst[i].Score; i-- {
+	for i := len(dst) - 1; i > from && dst[i-1].below(&dst[i]); i-- {
 		dst[i-1], dst[i] = dst[i], dst[i-1]
 	}
 	return dst
+}
+
+// below says that s comes after o where o was found later.
+func (s *Suspect) below(o *Suspect) bool {
+	return cmp.Or(cmp.Compare(s.Score, o.Score), cmp.Compare(s.Factor, o.Factor)) < 0
 }
 
 // thin drops the suspects whose score is below a part of the worst one's.

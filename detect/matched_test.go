@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
@@ -104,7 +106,7 @@ func matchedFor(t testing.TB, g *rig) *MatchedTest {
 }
 
 // feed shows some iterations to a test and returns those that raised an alarm, and the last decision.
-func feed(t testing.TB, g *rig, m *MatchedTest, iterations int) (at []int, last Decision) {
+func feed(t testing.TB, g *rig, m *MatchedTest, iterations int) (at []int, last change.Decision) {
 	t.Helper()
 	for i := range iterations {
 		took := g.next()
@@ -131,7 +133,7 @@ func TestStraysSayLittle(t *testing.T) {
 	require.Greater(t, sure, 0.99)
 	far, unsure := density(400)
 	require.Less(t, unsure, 1e-9)
-	require.Less(t, logOf(atHome/far), 9.0, "one sample alone is no proof")
+	require.Less(t, num.Log(atHome/far), 9.0, "one sample alone is no proof")
 }
 
 func TestASeriesLearnsLevelNoiseAndMemory(t *testing.T) {

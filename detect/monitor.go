@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/change"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -26,7 +27,7 @@ type Monitor struct {
 	model   *Predictor // nil where there is no pipeline
 	fitted  bool       // the model has rates
 	fit     fitting
-	whole   imager
+	whole   change.Test
 	chunks  *ChunkTest   // nil without a model
 	matched *MatchedTest // nil without a model
 	paused  bool
@@ -80,11 +81,10 @@ func (m *Monitor) arm(replicas int) error {
 	replicas = max(replicas, 1)
 	whole := m.whole
 	if whole == nil {
-		test, err := NewTest(c.Whole)
-		if err != nil {
+		var err error
+		if whole, err = change.New(c.Whole); err != nil {
 			return err
 		}
-		whole = test.(imager) // invariant: NewTest returns tests of this package only
 	}
 	places := 0
 	var model *Predictor
@@ -105,7 +105,7 @@ func (m *Monitor) arm(replicas int) error {
 		places = replicas * stages
 	}
 	m.observed, m.wanted = make([]time.Duration, places), make([]time.Duration, places)
-	c.Replicas = replicas
+	c.Replicas, c.Whole = replicas, whole.Config()
 	whole.Reset()
 	m.whole = whole
 	m.model, m.chunks, m.matched = model, chunks, matched
@@ -127,17 +127,17 @@ func (m *Monitor) Observe(it *Iteration) (Verdict, error) {
 	}
 	v := Verdict{Number: it.Number, State: m.state(), Score: m.score}
 	if m.started && it.Number <= m.last {
-		v.Reason = ReasonReordered
+		v.Reason = reasonReordered
 		if it.Number == m.last {
-			v.Reason = ReasonRepeated
+			v.Reason = reasonRepeated
 		}
 		return m.passed(v), nil
 	}
 	if it.Phase != Training || m.paused {
 		m.started, m.last = true, it.Number
-		v.Cause, v.Reason = Phases, ReasonPhase
+		v.Cause, v.Reason = Phases, reasonPhase
 		if m.paused {
-			v.State, v.Cause, v.Reason = Paused, NoCause, ReasonPaused
+			v.State, v.Cause, v.Reason = Paused, NoCause, reasonPaused
 		}
 		return m.passed(v), nil
 	}
@@ -219,8 +219,6 @@ func (m *Monitor) check(it *Iteration, batches [][]perfmodel.Batch) error {
 		return invalid("observe", "Took", "0s", "want more than 0 where there are no Chunks")
 	case len(batches) == 0 || len(batches) > mostPlaces:
 		return invalid("observe", "Batches", strconv.Itoa(len(batches))+" replicas", "want at least 1, or nil")
-	case m.model == nil:
-		return nil
 	}
 	for d, micros := range batches {
 		if len(micros) == 0 {
@@ -232,8 +230,16 @@ func (m *Monitor) check(it *Iteration, batches [][]perfmodel.Batch) error {
 			}
 		}
 	}
+	if m.model == nil {
+		return nil
+	}
 	for i := range it.Chunks {
 		if err := it.Chunks[i].check(i, batches, m.model.shape.Stages, m.model.parts); err != nil {
+			return err
+		}
+	}
+	for i := range it.Waits {
+		if err := it.Waits[i].check(i, len(batches), m.model.shape.Stages); err != nil {
 			return err
 		}
 	}
@@ -279,7 +285,7 @@ func (m *Monitor) rearm(it *Iteration, batches [][]perfmodel.Batch) (Verdict, er
 	m.started, m.last, m.layout = true, it.Number, it.Layout
 	m.settle(it.Batches)
 	m.resized = true
-	return Verdict{Number: it.Number, State: Learning, Cause: Resize, Reason: ReasonRearmed}, nil
+	return Verdict{Number: it.Number, State: Learning, Cause: Resize, Reason: reasonRearmed}, nil
 }
 
 // Relayout tells the Monitor how the job runs from now on, after a change of its stages,
@@ -327,6 +333,7 @@ func (m *Monitor) Tune(t Tuning) error {
 			return err
 		}
 	}
+	t.Whole = m.whole.Config()
 	m.cfg.Tuning = t
 	return nil
 }

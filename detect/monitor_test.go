@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -185,7 +187,7 @@ func TestTheLossLayerIsToldFromADevice(t *testing.T) {
 	cfg := j.config()
 	j.rates = ratesFor(4) // the job has a loss layer that the rates of cfg do not know
 	for k := range 2 {
-		cs := [][]Coeff{j.rates.Forward, j.rates.Backward}[k]
+		cs := [][]fit.Coeff{j.rates.Forward, j.rates.Backward}[k]
 		cs[3].Alpha *= 1.4
 	}
 	vs := watch(t, newMonitor(t, cfg), 150, j.next)
@@ -261,7 +263,7 @@ func TestACheckpointIsNotJudged(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Healthy, v.State)
 		require.Equal(t, Phases, v.Cause)
-		require.Equal(t, ReasonPhase, v.Reason)
+		require.Equal(t, reasonPhase, v.Reason)
 	}
 	j.number += 4
 	require.Empty(t, alarms(watch(t, m, 50, j.next)))
@@ -289,7 +291,7 @@ func TestAResizeArmsAnew(t *testing.T) {
 			require.Empty(t, alarms(vs))
 			require.Equal(t, Learning, vs[0].State)
 			require.Equal(t, Resize, vs[0].Cause)
-			require.Equal(t, ReasonRearmed, vs[0].Reason)
+			require.Equal(t, reasonRearmed, vs[0].Reason)
 			require.Equal(t, Resize, vs[5].Cause)
 			require.Equal(t, Healthy, vs[99].State)
 			require.NotEqual(t, Resize, vs[99].Cause)
@@ -331,7 +333,7 @@ func TestDetectionCanBePausedAndTuned(t *testing.T) {
 	j.factor = stepAt(101, 0, 0, 3)
 	for _, v := range watch(t, m, 50, j.next) {
 		require.Equal(t, Paused, v.State)
-		require.Equal(t, ReasonPaused, v.Reason)
+		require.Equal(t, reasonPaused, v.Reason)
 		require.False(t, v.Alarm)
 	}
 	j.factor = nil
@@ -340,13 +342,13 @@ func TestDetectionCanBePausedAndTuned(t *testing.T) {
 	require.Empty(t, alarms(vs))
 	require.Equal(t, Healthy, vs[0].State, "nothing of the pause was learned, and nothing was forgotten")
 
-	require.NoError(t, m.Tune(Tuning{ChunkAlarms: 1e-12, Whole: TestConfig{Threshold: 1e6}}))
+	require.NoError(t, m.Tune(Tuning{ChunkAlarms: 1e-12, Whole: change.Config{Threshold: 1e6}}))
 	j.factor = stepAt(j.number+1, 0, 0, 1.06)
 	require.Empty(t, alarms(watch(t, m, 6, j.next)))
 	require.NoError(t, m.Tune(Tuning{ChunkAlarms: 0.01}))
 	require.NotEmpty(t, alarms(watch(t, m, 8, j.next)))
 	require.Error(t, m.Tune(Tuning{ChunkAlarms: -1}))
-	require.Error(t, m.Tune(Tuning{Whole: TestConfig{Method: BOCD}}))
+	require.Error(t, m.Tune(Tuning{Whole: change.Config{Method: change.BOCD}}))
 }
 
 func TestASecondStallIsToldToo(t *testing.T) {
@@ -414,13 +416,13 @@ func TestIterationsMayBeSkippedRepeatedAndOutOfOrder(t *testing.T) {
 		require.NoError(t, err)
 		again, err := m.Observe(it)
 		require.NoError(t, err)
-		require.Equal(t, ReasonRepeated, again.Reason)
+		require.Equal(t, reasonRepeated, again.Reason)
 		require.Equal(t, v.State, again.State)
 		require.False(t, again.Alarm)
 		if old != nil {
 			late, err := m.Observe(old)
 			require.NoError(t, err)
-			require.Equal(t, ReasonReordered, late.Reason)
+			require.Equal(t, reasonReordered, late.Reason)
 			require.Equal(t, v.State, late.State)
 			require.Equal(t, v.Onset, late.Onset)
 		}
@@ -474,8 +476,8 @@ func TestMonitorRefusesWhatCannotBe(t *testing.T) {
 
 func TestConfigReportsAllFaults(t *testing.T) {
 	err := Config{
-		Replicas: -1, FitAfter: -1, Rates: ratesFor(3), Tracker: TrackerConfig{Window: 1},
-		Tuning: Tuning{ChunkAlarms: 2, MatchedAlarms: math.NaN(), Suspicion: 2, Suspects: -1, Whole: TestConfig{Clip: 1}},
+		Replicas: -1, FitAfter: -1, Rates: ratesFor(3), Tracker: fit.TrackerConfig{Window: 1},
+		Tuning: Tuning{ChunkAlarms: 2, MatchedAlarms: math.NaN(), Suspicion: 2, Suspects: -1, Whole: change.Config{Clip: 1}},
 	}.Validate()
 	for _, field := range []string{"Replicas", "FitAfter", "Rates", "Window", "ChunkAlarms", "MatchedAlarms", "Suspicion", "Suspects", "Clip"} {
 		require.ErrorContains(t, err, " "+field)
@@ -486,7 +488,7 @@ func TestConfigReportsAllFaults(t *testing.T) {
 	require.ErrorContains(t, err, "Weight")
 	_, err = New(Config{Pipeline: pipeline.Config{Stages: 4, Micros: 6, Schedule: pipeline.Interleaved, Chunks: 2}})
 	require.Error(t, err)
-	_, err = New(Config{Tuning: Tuning{Whole: TestConfig{Method: ResiHP}}})
+	_, err = New(Config{Tuning: Tuning{Whole: change.Config{Method: change.ResiHP}}})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 	require.NoError(t, Config{}.Validate())
 }
@@ -505,7 +507,7 @@ func TestARestoredMonitorGoesOnAsTheOneThatWasSaved(t *testing.T) {
 			return Config{Pipeline: j.shape, Replicas: j.replicas, Rates: Rates{Send: j.rates.Send, Return: j.rates.Return, Rest: j.rates.Rest}, Refit: true}
 		}},
 		"classes": {config: func(j *job) Config {
-			return Config{Pipeline: j.shape, Replicas: j.replicas, Refit: true, Fit: FitOptions{Classes: true}}
+			return Config{Pipeline: j.shape, Replicas: j.replicas, Refit: true, Fit: fit.Options{Classes: true}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -559,12 +561,12 @@ func TestAMonitorIsRestoredRightAfterItWasTuned(t *testing.T) {
 			next = timesOnly(next)
 		}
 		cfg := j.config()
-		cfg.Tuning = Tuning{ChunkAlarms: 1e-12, MatchedAlarms: 1e-12, Whole: TestConfig{Threshold: 1e3}}
+		cfg.Tuning = Tuning{ChunkAlarms: 1e-12, MatchedAlarms: 1e-12, Whole: change.Config{Threshold: 1e3}}
 		m := newMonitor(t, cfg)
 		watch(t, m, 80, next)
 		j.factor = stepAt(1, 0, 0, 1.5)
 		watch(t, m, 20, next)
-		require.NoError(t, m.Tune(Tuning{ChunkAlarms: 0.5, MatchedAlarms: 0.5, Whole: TestConfig{Threshold: 0.5}}))
+		require.NoError(t, m.Tune(Tuning{ChunkAlarms: 0.5, MatchedAlarms: 0.5, Whole: change.Config{Threshold: 0.5}}))
 		again, err := Restore(strings.NewReader(state(t, m)))
 		require.NoError(t, err)
 		require.Equal(t, state(t, m), state(t, again))
@@ -601,8 +603,8 @@ func TestTheUnitOfTimeDoesNotMatterToAJob(t *testing.T) {
 	slow.Rates = Rates{Rest: j.rates.Rest * 8, Send: scaled(j.rates.Send, 8), Return: scaled(j.rates.Return, 8)}
 	for v := range j.rates.Forward {
 		f, b := j.rates.Forward[v], j.rates.Backward[v]
-		slow.Rates.Forward = append(slow.Rates.Forward, Coeff{Alpha: f.Alpha * 8, Beta: f.Beta * 8})
-		slow.Rates.Backward = append(slow.Rates.Backward, Coeff{Alpha: b.Alpha * 8, Beta: b.Beta * 8})
+		slow.Rates.Forward = append(slow.Rates.Forward, fit.Coeff{Alpha: f.Alpha * 8, Beta: f.Beta * 8})
+		slow.Rates.Backward = append(slow.Rates.Backward, fit.Coeff{Alpha: b.Alpha * 8, Beta: b.Beta * 8})
 	}
 	a, b := newMonitor(t, j.config()), newMonitor(t, slow)
 	for range 120 {

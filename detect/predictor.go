@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -147,19 +148,25 @@ func (p *Predictor) price(c *pipeline.Costs, micros []perfmodel.Batch) {
 	c.Send, c.Return = p.rates.Send, p.rates.Return
 }
 
-func fill(out []time.Duration, c Coeff, micros []perfmodel.Batch) {
+func fill(out []time.Duration, c fit.Coeff, micros []perfmodel.Batch) {
 	for i := range micros {
 		out[i] = c.Time(micros[i])
 	}
 }
+
+const (
+	maxTokens = 1 << 48               // most tokens of a micro-batch
+	maxPairs  = maxTokens * maxTokens // most pairs of one
+	mostPairs = 1e30                  // most pairs of all of an iteration, which a fit takes
+)
 
 func checkBatch(b *perfmodel.Batch, replica, micro int) error {
 	field := func() string { return at(at("Batches", replica), micro) }
 	switch {
 	case b.Tokens < 1 || b.Tokens > maxTokens:
 		return invalid("predict", field()+".Tokens", strconv.FormatInt(b.Tokens, 10), "want 1 to "+strconv.FormatInt(maxTokens, 10))
-	case !(b.Pairs >= 0 && b.Pairs <= maxTokens*maxTokens):
-		return invalid("predict", field()+".Pairs", text(b.Pairs), "want 0 to "+text(maxTokens*maxTokens))
+	case !(b.Pairs >= 0 && b.Pairs <= maxPairs):
+		return invalid("predict", field()+".Pairs", text(b.Pairs), "want 0 to "+text(maxPairs))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -14,9 +15,9 @@ import (
 // Rates say what every chunk and transfer of a job takes. Virtual stage v is
 // part*Stages+stage, as in package pipeline.
 type Rates struct {
-	Forward  []Coeff         `json:"forward"`          // forward pass, by virtual stage
-	Backward []Coeff         `json:"backward"`         // gradient of the input, or the whole backward pass where Weight is nil, by virtual stage
-	Weight   []Coeff         `json:"weight,omitempty"` // gradient of the weights, by virtual stage; nil means that Backward has it
+	Forward  []fit.Coeff     `json:"forward"`          // forward pass, by virtual stage
+	Backward []fit.Coeff     `json:"backward"`         // gradient of the input, or the whole backward pass where Weight is nil, by virtual stage
+	Weight   []fit.Coeff     `json:"weight,omitempty"` // gradient of the weights, by virtual stage; nil means that Backward has it
 	Send     []time.Duration `json:"send,omitempty"`   // transfer of an activation from a virtual stage to the next; nil means 0
 	Return   []time.Duration `json:"return,omitempty"` // transfer of a gradient back to a virtual stage from the next; nil means 0
 	Rest     time.Duration   `json:"rest,omitempty"`   // what an iteration takes besides: gradient synchronisation, optimizer
@@ -26,11 +27,11 @@ type Rates struct {
 type StageReport struct {
 	Kind   pipeline.Kind // kind of chunk
 	Stage  int           // virtual stage; of stages that share a fit, the first
-	Report FitReport     // how good it is
+	Report fit.Report    // how good it is
 }
 
 // kind returns the coefficients of a kind.
-func (r *Rates) kind(k pipeline.Kind) []Coeff {
+func (r *Rates) kind(k pipeline.Kind) []fit.Coeff {
 	switch k {
 	case pipeline.Forward:
 		return r.Forward
@@ -87,7 +88,7 @@ func kindName(k pipeline.Kind) string {
 // the last share theirs. Gradients of weights are fitted without pairs, since they have
 // none. Transfers and Rest cannot be seen in chunks; they are left 0. Iterations without
 // chunks or batches, and those of a Phase that is not Training, are passed over.
-func FitRates(its []Iteration, p pipeline.Config, o FitOptions) (Rates, []StageReport, error) {
+func FitRates(its []Iteration, p pipeline.Config, o fit.Options) (Rates, []StageReport, error) {
 	g := gatherer{parts: max(p.Chunks, 1), stages: p.Stages, classes: o.Classes}
 	if p.Stages < 1 || p.Chunks < 0 || p.Stages > most || p.Chunks > most {
 		return Rates{}, nil, invalid("fit", "Stages", strconv.Itoa(p.Stages), "want 1 to "+strconv.Itoa(most)+", and as many chunks")
@@ -101,11 +102,11 @@ func FitRates(its []Iteration, p pipeline.Config, o FitOptions) (Rates, []StageR
 }
 
 // fit fits what was gathered.
-func (g *gatherer) fit(o FitOptions) (Rates, []StageReport, error) {
+func (g *gatherer) fit(o fit.Options) (Rates, []StageReport, error) {
 	n := g.stages * g.parts
-	r := Rates{Forward: make([]Coeff, n), Backward: make([]Coeff, n)}
+	r := Rates{Forward: make([]fit.Coeff, n), Backward: make([]fit.Coeff, n)}
 	if g.split {
-		r.Weight = make([]Coeff, n)
+		r.Weight = make([]fit.Coeff, n)
 	}
 	var reports []StageReport
 	for k := pipeline.Forward; k <= pipeline.Weight; k++ {
@@ -118,7 +119,7 @@ func (g *gatherer) fit(o FitOptions) (Rates, []StageReport, error) {
 			}
 			options := o
 			options.Linear = o.Linear || k == pipeline.Weight
-			c, report, err := Fit(g.of(k, v), options)
+			c, report, err := fit.Solve(g.of(k, v), options)
 			if err != nil {
 				return Rates{}, nil, fmt.Errorf("%s: %w", at(kindName(k), v), err)
 			}
@@ -130,7 +131,7 @@ func (g *gatherer) fit(o FitOptions) (Rates, []StageReport, error) {
 }
 
 // of returns the samples of a kind and virtual stage.
-func (g *gatherer) of(k pipeline.Kind, v int) []Sample {
+func (g *gatherer) of(k pipeline.Kind, v int) []fit.Sample {
 	if g.samples[k] == nil {
 		return nil
 	}
@@ -143,7 +144,7 @@ type gatherer struct {
 	parts   int
 	classes bool
 	split   bool // there are chunks of kind Weight
-	samples [3][][]Sample
+	samples [3][][]fit.Sample
 }
 
 // class returns the first virtual stage that shares the fit of v.
@@ -160,7 +161,7 @@ func (g *gatherer) gather(it *Iteration) error {
 	}
 	for k := range g.samples {
 		if g.samples[k] == nil {
-			g.samples[k] = make([][]Sample, g.stages*g.parts)
+			g.samples[k] = make([][]fit.Sample, g.stages*g.parts)
 		}
 	}
 	for i := range it.Chunks {
@@ -197,15 +198,32 @@ func (c *Chunk) check(i int, batches [][]perfmodel.Batch, stages, parts int) err
 	return invalid("chunk", at("Chunks", i)+"."+name, strconv.Itoa(value), "want 0 to "+strconv.Itoa(limit-1))
 }
 
-// sample returns a checked chunk as a sample to fit.
-func (c *Chunk) sample(batches [][]perfmodel.Batch) Sample {
-	if c.Micro != AllMicros {
-		return Sample{Batch: batches[c.Replica][c.Micro], Took: c.Took}
+// check reports waits, the i-th of an iteration, that cannot be.
+func (w *Wait) check(i, replicas, stages int) error {
+	field := at("Waits", i)
+	switch {
+	case w.Replica < 0 || w.Replica >= replicas:
+		return invalid("observe", field+".Replica", strconv.Itoa(w.Replica), "want 0 to "+strconv.Itoa(replicas-1))
+	case w.Stage < 0 || w.Stage >= stages:
+		return invalid("observe", field+".Stage", strconv.Itoa(w.Stage), "want 0 to "+strconv.Itoa(stages-1))
 	}
-	s := Sample{Count: len(batches[c.Replica]), Took: c.Took}
+	for r, d := range w.Ranks {
+		if d < 0 {
+			return invalid("observe", at(field+".Ranks", r), d.String(), "want at least 0")
+		}
+	}
+	return nil
+}
+
+// sample returns a checked chunk as a sample to fit.
+func (c *Chunk) sample(batches [][]perfmodel.Batch) fit.Sample {
+	if c.Micro != AllMicros {
+		return fit.Sample{Batch: batches[c.Replica][c.Micro], Took: c.Took}
+	}
+	s := fit.Sample{Count: len(batches[c.Replica]), Took: c.Took}
 	for _, b := range batches[c.Replica] {
 		s.Batch.Tokens = min(s.Batch.Tokens, math.MaxInt64-b.Tokens) + b.Tokens
-		s.Batch.Pairs += b.Pairs
+		s.Batch.Pairs = min(s.Batch.Pairs+b.Pairs, mostPairs)
 	}
 	return s
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/fit"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -16,7 +18,7 @@ import (
 func splitRates(stages int) Rates {
 	r := ratesFor(stages)
 	for range stages {
-		r.Weight = append(r.Weight, Coeff{Alpha: 2000})
+		r.Weight = append(r.Weight, fit.Coeff{Alpha: 2000})
 	}
 	for k := range 2 {
 		cs := r.kind(pipeline.Kind(k))
@@ -42,7 +44,7 @@ func timed(t testing.TB, j *job, r Rates, n int, sums bool) []Iteration {
 			for k := pipeline.Forward; k <= pipeline.Weight; k++ {
 				for v, c := range r.kind(k) {
 					for m, b := range micros {
-						took := quantise(c.nanos(b) * math.Exp(0.01*j.r.NormFloat64()))
+						took := num.Duration(float64(c.Time(b)) * math.Exp(0.01*j.r.NormFloat64()))
 						it.Chunks = append(it.Chunks, Chunk{Replica: d, Stage: v % j.shape.Stages, Part: v / j.shape.Stages, Kind: k, Micro: m, Took: took})
 					}
 				}
@@ -63,7 +65,7 @@ func TestFitRatesFindsEachKindAndStage(t *testing.T) {
 			want := splitRates(4)
 			its := timed(t, j, want, 30, sums)
 			its = append(its, Iteration{Phase: Saving}, Iteration{Took: time.Second}) // passed over
-			got, reports, err := FitRates(its, j.shape, FitOptions{Classes: classes})
+			got, reports, err := FitRates(its, j.shape, fit.Options{Classes: classes})
 			require.NoError(t, err)
 			fits := 12
 			if classes {
@@ -74,7 +76,7 @@ func TestFitRatesFindsEachKindAndStage(t *testing.T) {
 			for k := pipeline.Forward; k <= pipeline.Weight; k++ {
 				for v, c := range want.kind(k) {
 					b := perfmodel.Batch{Tokens: 32768, Pairs: 1e8}
-					require.InEpsilon(t, c.nanos(b), got.kind(k)[v].nanos(b), 0.02)
+					require.InEpsilon(t, float64(c.Time(b)), float64(got.kind(k)[v].Time(b)), 0.02)
 				}
 			}
 			for _, c := range got.Weight {
@@ -96,21 +98,21 @@ func TestFitRatesSaysWhichStageIsNotDetermined(t *testing.T) {
 		}
 		its[i].Chunks = kept
 	}
-	_, _, err := FitRates(its, j.shape, FitOptions{})
-	require.ErrorIs(t, err, ErrUnidentifiable)
+	_, _, err := FitRates(its, j.shape, fit.Options{})
+	require.ErrorIs(t, err, fit.ErrUnidentifiable)
 	require.ErrorContains(t, err, "Forward[2]")
-	_, _, err = FitRates(nil, j.shape, FitOptions{})
-	require.ErrorIs(t, err, ErrUnidentifiable)
-	_, _, err = FitRates(nil, pipeline.Config{}, FitOptions{})
+	_, _, err = FitRates(nil, j.shape, fit.Options{})
+	require.ErrorIs(t, err, fit.ErrUnidentifiable)
+	_, _, err = FitRates(nil, pipeline.Config{}, fit.Options{})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 	its[3].Chunks[1].Replica = 7
-	_, _, err = FitRates(its, j.shape, FitOptions{})
+	_, _, err = FitRates(its, j.shape, fit.Options{})
 	require.ErrorContains(t, err, "iterations[3]")
 }
 
 func TestRatesReportAllFaults(t *testing.T) {
 	r := Rates{
-		Forward: []Coeff{{Alpha: -1}, {Beta: math.NaN()}}, Backward: make([]Coeff, 3), Weight: make([]Coeff, 1),
+		Forward: []fit.Coeff{{Alpha: -1}, {Beta: math.NaN()}}, Backward: make([]fit.Coeff, 3), Weight: make([]fit.Coeff, 1),
 		Send: []time.Duration{-1}, Return: make([]time.Duration, 5), Rest: -1,
 	}
 	err := r.Validate(2)
@@ -167,7 +169,7 @@ func TestMonitorOfOtherSchedules(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				j := newJob(t, 53)
 				j.shape = c.shape
-				cfg := Config{Pipeline: c.shape, Replicas: 2, Fit: FitOptions{Classes: true}}
+				cfg := Config{Pipeline: c.shape, Replicas: 2, Fit: fit.Options{Classes: true}}
 				if given {
 					cfg.Rates = c.rates
 				}
@@ -239,13 +241,11 @@ func TestMonitorThatCannotFitGoesOnWithoutAModel(t *testing.T) {
 }
 
 func TestNamesOfConstants(t *testing.T) {
-	require.Equal(t, "cusum ewma raw bocd greyhound resihp Method(99)", names(CUSUM, EWMA, Raw, BOCD, Greyhound, ResiHP, Method(99)))
 	require.Equal(t, "learning healthy suspicious slow recovered paused State(9)", names(Learning, Healthy, Suspicious, Slow, Recovered, Paused, State(9)))
 	require.Equal(t, "none unknown hardware network lengths loss layer pause resize phase Cause(99)",
 		names(NoCause, Unknown, Hardware, Network, Lengths, LossLayer, Pause, Resize, Phases, Cause(99)))
 	require.Equal(t, "training warming saving evaluating resizing Phase(9)", names(Training, Warming, Saving, Evaluating, Resizing, Phase(9)))
 	require.Equal(t, "chunks compute link ProbeKind(9)", names(ProbeChunks, ProbeCompute, ProbeLink, ProbeKind(9)))
-	require.Equal(t, "unknown normal abnormal Level(9)", names(LevelUnknown, LevelNormal, LevelAbnormal, Level(9)))
 }
 
 func names[T interface{ String() string }](xs ...T) string {

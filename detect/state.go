@@ -1,45 +1,53 @@
 package detect
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-const monitorFormat = "lockstep/detect"
+// format and version of the saved form; others are refused.
+const (
+	monitorFormat = "lockstep/detect"
+	version       = 1
+)
 
 // monitorImage is the saved form of a Monitor. What follows from the configuration, and
 // scratch memory, is not in it.
 type monitorImage struct {
-	Config   Config             `json:"config"`
-	Rates    *Rates             `json:"rates,omitempty"` // fitted
-	Samples  [3][][]Sample      `json:"samples"`         // gathered for a fit
-	Measured int                `json:"measured,omitempty"`
-	Waited   int                `json:"waited,omitempty"`
-	Failed   bool               `json:"failed,omitempty"`
-	Trackers [3][]*trackerImage `json:"trackers"`
-	Whole    *testImage         `json:"whole"`
-	Chunks   *chunksImage       `json:"chunks,omitempty"`
-	Matched  *matchedImage      `json:"matched,omitempty"`
-	Paused   bool               `json:"paused,omitempty"`
-	Started  bool               `json:"started,omitempty"`
-	Last     uint64             `json:"last,omitempty"`
-	Layout   uint64             `json:"layout,omitempty"`
-	Micros   []int              `json:"micros,omitempty"`
-	Numbers  []uint64           `json:"numbers,omitempty"` // oldest first
-	Judged   uint64             `json:"judged,omitempty"`
-	Standing [3]bool            `json:"standing"`
-	Unheard  [3]int             `json:"unheard"`
-	Score    float64            `json:"score,omitempty"`
-	Onset    uint64             `json:"onset,omitempty"`
-	Cleared  int                `json:"cleared,omitempty"`
-	Resized  bool               `json:"resized,omitempty"`
-	Suspects []Suspect          `json:"suspects,omitempty"`
-	Probes   []Probe            `json:"probes,omitempty"`
-	Work     workImage          `json:"work"`
+	Config   Config            `json:"config"`
+	Rates    *Rates            `json:"rates,omitempty"` // fitted
+	Samples  [3][][]fit.Sample `json:"samples"`         // gathered for a fit
+	Measured int               `json:"measured,omitempty"`
+	Waited   int               `json:"waited,omitempty"`
+	Failed   bool              `json:"failed,omitempty"`
+	Trackers [3][]string       `json:"trackers"` // as each Tracker saved itself
+	Whole    string            `json:"whole"`    // as the test saved itself
+	Chunks   *chunksImage      `json:"chunks,omitempty"`
+	Matched  *matchedImage     `json:"matched,omitempty"`
+	Paused   bool              `json:"paused,omitempty"`
+	Started  bool              `json:"started,omitempty"`
+	Last     uint64            `json:"last,omitempty"`
+	Layout   uint64            `json:"layout,omitempty"`
+	Micros   []int             `json:"micros,omitempty"`
+	Numbers  []uint64          `json:"numbers,omitempty"` // oldest first
+	Judged   uint64            `json:"judged,omitempty"`
+	Standing [3]bool           `json:"standing"`
+	Unheard  [3]int            `json:"unheard"`
+	Score    float64           `json:"score,omitempty"`
+	Onset    uint64            `json:"onset,omitempty"`
+	Cleared  int               `json:"cleared,omitempty"`
+	Resized  bool              `json:"resized,omitempty"`
+	Suspects []Suspect         `json:"suspects,omitempty"`
+	Probes   []Probe           `json:"probes,omitempty"`
+	Work     workImage         `json:"work"`
 }
 
 // workImage is the saved form of a workload.
@@ -61,7 +69,11 @@ type workImage struct {
 
 // Snapshot writes configuration and state for Restore.
 func (m *Monitor) Snapshot(w io.Writer) error {
-	return snapshot.WriteJSON(w, "detect: snapshot", monitorFormat, version, m.image())
+	img, err := m.image()
+	if err != nil {
+		return err
+	}
+	return snapshot.WriteJSON(w, "detect: snapshot", monitorFormat, version, img)
 }
 
 // Restore reads what Snapshot of a Monitor wrote, configuration included. The Monitor goes
@@ -78,17 +90,35 @@ func Restore(r io.Reader) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := snapshot.CheckJSON(op, body, m.image()); err != nil {
+	again, err := m.image()
+	if err != nil {
+		return nil, err
+	}
+	if err := snapshot.CheckJSON(op, body, again); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-func (m *Monitor) image() *monitorImage {
+// saved returns what t saves of itself.
+func saved(t interface{ Snapshot(w io.Writer) error }) (string, error) {
+	var b strings.Builder
+	err := t.Snapshot(&b)
+	return b.String(), err
+}
+
+// modest says that x is a number no larger than any that a test works with.
+func modest(x float64) bool { return math.Abs(x) <= 1e15 }
+
+func allModest(xs []float64) bool {
+	return !slices.ContainsFunc(xs, func(x float64) bool { return !modest(x) })
+}
+
+func (m *Monitor) image() (*monitorImage, error) {
 	w := &m.work
 	img := &monitorImage{
 		Config: m.cfg, Measured: m.fit.measured, Waited: m.fit.waited, Failed: m.fit.failed, Samples: m.fit.gather.samples,
-		Whole: m.whole.image(), Paused: m.paused, Started: m.started, Last: m.last, Layout: m.layout, Micros: m.micros,
+		Paused: m.paused, Started: m.started, Last: m.last, Layout: m.layout, Micros: m.micros,
 		Judged: m.judged, Standing: m.standing, Unheard: m.unheard, Score: m.score, Onset: m.onset, Cleared: m.cleared,
 		Resized: m.resized, Suspects: m.suspects, Probes: m.probes,
 		Work: workImage{w.learning, w.n, w.known, w.tokens, w.pairs, w.expected, w.spikes, w.pause, w.last, w.lastNow, w.lastWide, w.lastBase, w.lastN},
@@ -101,17 +131,30 @@ func (m *Monitor) image() *monitorImage {
 	}
 	for k, ts := range m.fit.trackers {
 		for _, t := range ts {
-			img.Trackers[k] = append(img.Trackers[k], t.image())
+			s, err := saved(t)
+			if err != nil {
+				return nil, err
+			}
+			img.Trackers[k] = append(img.Trackers[k], s)
 		}
 	}
 	for i := m.judged - min(m.judged, onsets); i < m.judged; i++ {
 		img.Numbers = append(img.Numbers, m.numbers[i%onsets])
 	}
-	return img
+	var err error
+	img.Whole, err = saved(m.whole)
+	return img, err
 }
 
 // monitorOf returns the Monitor that img is of.
 func monitorOf(img *monitorImage) (*Monitor, error) {
+	// Places are checked first, so that a short snapshot cannot ask for much memory.
+	if c := &img.Config; c.model() {
+		stages := max(int64(c.Pipeline.Stages), int64(len(c.Pipeline.Orders)), 1)
+		if img.Chunks == nil || int64(max(c.Replicas, 1)) != int64(len(img.Chunks.Places))/stages {
+			return nil, invalid("restore", "chunks", "", "do not suit the configuration")
+		}
+	}
 	m, err := New(img.Config)
 	if err != nil {
 		return nil, err
@@ -184,7 +227,7 @@ func (m *Monitor) takeWork(img *monitorImage) string {
 	switch {
 	case w.N < 0 || w.N > workMemory || w.Known < 0 || w.Known > workMemory || w.Spikes < 0 || w.Spikes > math.MaxInt32 || w.LastN < 0 || w.LastN > math.MaxInt32:
 		return "counts out of range"
-	case !(w.Tokens >= 0 && w.Tokens <= maxTokens) || !(w.Pairs >= 0 && w.Pairs <= maxTokens*maxTokens):
+	case !(w.Tokens >= 0 && w.Tokens <= maxTokens) || !(w.Pairs >= 0 && w.Pairs <= maxPairs):
 		return "batch out of range"
 	case !allModest([]float64{w.Expected, w.Last, w.LastNow, w.LastWide, w.LastBase}):
 		return "means out of range"
@@ -195,12 +238,12 @@ func (m *Monitor) takeWork(img *monitorImage) string {
 
 // takeModel takes over the tests and what was learned of the rates.
 func (m *Monitor) takeModel(img *monitorImage) error {
-	if img.Whole == nil || img.Whole.Config != m.cfg.Whole {
-		return invalid("restore", "whole", "", "is not the test of the configuration")
-	}
-	whole, err := testOf(img.Whole)
+	whole, err := change.Restore(strings.NewReader(img.Whole))
 	if err != nil {
 		return err
+	}
+	if whole.Config() != m.cfg.Whole {
+		return invalid("restore", "whole", "", "is not the test of the configuration")
 	}
 	m.whole = whole
 	if (img.Chunks != nil) != (m.model != nil) || (img.Matched != nil) != (m.model != nil) {
@@ -268,8 +311,8 @@ func (g *gatherer) checkAll() error {
 		}
 		for _, samples := range g.samples[k] {
 			for i := range samples {
-				if err := samples[i].check(at("samples", i)); err != nil {
-					return err
+				if err := samples[i].Validate(); err != nil {
+					return fmt.Errorf("%s: %w", at("samples", i), err)
 				}
 				g.split = g.split || k == 2
 			}
@@ -284,12 +327,9 @@ func (m *Monitor) takeTrackers(img *monitorImage) error {
 			return invalid("restore", "trackers", "", "are not one for each fit")
 		}
 		for i, ti := range ts {
-			if ti == nil {
-				return invalid("restore", at("trackers", i), "", "is missing")
-			}
-			t, err := trackerOf(ti)
+			t, err := fit.RestoreTracker(strings.NewReader(ti))
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", at("trackers", i), err)
 			}
 			m.fit.trackers[k] = append(m.fit.trackers[k], t)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/change"
+	"github.com/lockstep-gpu/lockstep/detect/fit"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
@@ -21,7 +23,7 @@ func TestRestoreRefusesWhatNoMonitorSaved(t *testing.T) {
 	watch(t, m, 80, j.next)
 	learning := newMonitor(t, cfg)
 	watch(t, learning, 5, j.next)
-	for name, change := range map[string]func(*monitorImage){ // the order does not matter: each case stands alone
+	for name, alter := range map[string]func(*monitorImage){ // the order does not matter: each case stands alone
 		"no config":              func(i *monitorImage) { i.Config = Config{} },
 		"bad config":             func(i *monitorImage) { i.Config.Suspicion = -1 },
 		"numbers missing":        func(i *monitorImage) { i.Numbers = i.Numbers[1:] },
@@ -37,9 +39,9 @@ func TestRestoreRefusesWhatNoMonitorSaved(t *testing.T) {
 		"work counts":            func(i *monitorImage) { i.Work.N = -1 },
 		"work batch":             func(i *monitorImage) { i.Work.Tokens = -1 },
 		"work means":             func(i *monitorImage) { i.Work.LastNow = 1e300 },
-		"no whole test":          func(i *monitorImage) { i.Whole = nil },
-		"another whole test":     func(i *monitorImage) { i.Whole.Config.Clip = 9 },
-		"bad whole test":         func(i *monitorImage) { i.Whole.Baseline.VarE = -1 },
+		"no whole test":          func(i *monitorImage) { i.Whole = "" },
+		"another whole test":     func(i *monitorImage) { i.Whole = savedTest(t, change.Config{Clip: 9}) },
+		"bad whole test":         func(i *monitorImage) { i.Whole = i.Whole[:len(i.Whole)-3] },
 		"no chunk test":          func(i *monitorImage) { i.Chunks = nil },
 		"another chunk test":     func(i *monitorImage) { i.Chunks.Config.Warmup = 9 },
 		"bad chunk test":         func(i *monitorImage) { i.Chunks.Places = nil },
@@ -49,25 +51,22 @@ func TestRestoreRefusesWhatNoMonitorSaved(t *testing.T) {
 		"no rates":               func(i *monitorImage) { i.Rates = nil },
 		"bad rates":              func(i *monitorImage) { i.Rates.Forward = i.Rates.Forward[1:] },
 		"rates given as well":    func(i *monitorImage) { i.Config.Rates = *i.Rates },
-		"samples elsewhere":      func(i *monitorImage) { i.Samples[0] = make([][]Sample, 1) },
+		"samples elsewhere":      func(i *monitorImage) { i.Samples[0] = make([][]fit.Sample, 1) },
 		"bad samples": func(i *monitorImage) {
 			for k := range i.Samples {
-				i.Samples[k] = make([][]Sample, 4)
+				i.Samples[k] = make([][]fit.Sample, 4)
 			}
-			i.Samples[1][2] = []Sample{{}}
+			i.Samples[1][2] = []fit.Sample{{}}
 		},
-		"trackers missing": func(i *monitorImage) { i.Trackers[0] = nil },
-		"tracker missing":  func(i *monitorImage) { i.Trackers[0][1] = nil },
-		"bad tracker":      func(i *monitorImage) { i.Trackers[1][1].Spread = 0 },
-		"tracker of none":  func(i *monitorImage) { i.Trackers[1][1].Now = Coeff{} },
-		"tracker's count":  func(i *monitorImage) { i.Trackers[1][1].N = -1 },
-		"tracker's mean":   func(i *monitorImage) { i.Trackers[1][1].Mean[0] = -1 },
-		"tracker's config": func(i *monitorImage) { i.Trackers[1][1].Config.Every = 0 },
+		"trackers missing":   func(i *monitorImage) { i.Trackers[0] = nil },
+		"tracker missing":    func(i *monitorImage) { i.Trackers[0][1] = "" },
+		"bad tracker":        func(i *monitorImage) { i.Trackers[1][1] = i.Trackers[1][1][1:] },
+		"tracker of another": func(i *monitorImage) { i.Trackers[1][1] = i.Whole },
 	} {
 		var img monitorImage
 		_, err := snapshot.ReadJSON(strings.NewReader(state(t, m)), "x", monitorFormat, version, &img)
 		require.NoError(t, err)
-		change(&img)
+		alter(&img)
 		var b bytes.Buffer
 		require.NoError(t, snapshot.WriteJSON(&b, "x", monitorFormat, version, &img))
 		_, err = Restore(&b)
@@ -109,12 +108,12 @@ func TestResetOfAMonitorForgetsAll(t *testing.T) {
 func TestEveryMethodMayTestWholeIterations(t *testing.T) {
 	for _, method := range methods {
 		for _, model := range []bool{true, false} {
-			if method == ResiHP && !model {
+			if method == change.ResiHP && !model {
 				continue
 			}
 			j := newJob(t, 63)
 			j.tokens, j.drift, j.pause = 8192, 0.01, 0
-			cfg := Config{Tuning: Tuning{Whole: TestConfig{Method: method}}}
+			cfg := Config{Tuning: Tuning{Whole: change.Config{Method: method}}}
 			if model {
 				cfg = j.config()
 				cfg.Whole.Method = method
@@ -135,8 +134,13 @@ func TestEveryMethodMayTestWholeIterations(t *testing.T) {
 func TestTimesAreHeldToTheLargest(t *testing.T) {
 	require.Equal(t, time.Duration(math.MaxInt64), saturate(math.MaxInt64, 1))
 	require.Equal(t, 3*time.Second, saturate(time.Second, 2*time.Second))
-	require.Zero(t, quantise(-1))
-	require.Zero(t, quantise(math.NaN()))
-	require.Equal(t, time.Duration(2), quantise(1.5))
-	require.Equal(t, time.Duration(math.MaxInt64), quantise(1e19))
+}
+
+// savedTest returns what a test of a configuration saves of itself.
+func savedTest(t testing.TB, cfg change.Config) string {
+	test, err := change.New(cfg)
+	require.NoError(t, err)
+	s, err := saved(test)
+	require.NoError(t, err)
+	return s
 }

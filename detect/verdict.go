@@ -124,15 +124,36 @@ type Probe struct {
 
 // Verdict is what one iteration showed.
 type Verdict struct {
-	Number        uint64          // iteration that was judged
-	State         State           // state of the job after it
-	Alarm         bool            // the alarm was raised by this iteration; later ones of the same slowdown have State Slow only
-	Ratio         float64         // observed over expected time of this iteration, where the level that was learned is expected; 0 means unknown
-	Score         float64         // test statistic over its threshold; 1 and more is an alarm
-	MinDetectable float64         // smallest slowdown that would be found, of a place where chunks are timed, else of the iteration, as a factor; 0 while it is unknown, infinite where none would be
-	Onset         uint64          // estimated first iteration of the slowdown that was told last, where State is Slow
-	Cause         Cause           // what the deviation is put down to
-	Suspects      []Suspect       // places, worst first; empty means that it is not localised; shared until the next call
-	Probes        []Probe         // what to measure where it is not localised; shared until the next call
-	Reason        lockstep.Reason // why the state is what it is, or why the iteration was not judged
+	Number        uint64    // iteration that was judged
+	State         State     // state of the job after it
+	Alarm         bool      // the alarm was raised by this iteration; later ones of the same slowdown have State Slow only
+	Ratio         float64   // observed over expected time of this iteration, where the level that was learned is expected; 0 means unknown
+	Score         float64   // test statistic over its threshold; 1 and more is an alarm
+	MinDetectable float64   // smallest slowdown that would be found, of a place where chunks are timed, else of the iteration, as a factor; 0 while it is unknown, infinite where none would be
+	Onset         uint64    // estimated first iteration of the slowdown that was told last, where State is Slow
+	Cause         Cause     // what the deviation is put down to
+	Suspects      []Suspect // places, worst first; empty means that it is not localised; shared until the next call
+	Probes        []Probe   // what to measure where it is not localised; shared until the next call
+	// Reason is why the state is what it is ("learning", "healthy", "evidence grows", "chunks are slow", "iterations are
+	// slow", "slow beside chunks", "cleared", "one slow iteration", "not measured"), or why the iteration was not
+	// judged ("paused", "phase", "repeated", "out of order", "rearmed").
+	Reason lockstep.Reason
 }
+
+// Reasons of a Verdict.
+const (
+	reasonLearning   lockstep.Reason = "learning"            // the baseline is not known yet
+	reasonHealthy    lockstep.Reason = "healthy"             // as expected
+	reasonEvidence   lockstep.Reason = "evidence grows"      // slower than expected, not yet for long enough
+	reasonChunks     lockstep.Reason = "chunks are slow"     // chunk times of a place are over their threshold
+	reasonMatched    lockstep.Reason = "iterations are slow" // iteration times are as with a slow place, or slow as a whole
+	reasonWhole      lockstep.Reason = "slow beside chunks"  // iterations are slow, no chunk is
+	reasonCleared    lockstep.Reason = "cleared"             // the slowdown is over
+	reasonSpike      lockstep.Reason = "one slow iteration"  // it stands out alone
+	reasonPaused     lockstep.Reason = "paused"              // the caller paused judging
+	reasonPhase      lockstep.Reason = "phase"               // iterations of this phase are not judged
+	reasonRepeated   lockstep.Reason = "repeated"            // the iteration was seen before
+	reasonReordered  lockstep.Reason = "out of order"        // a later iteration was seen before
+	reasonRearmed    lockstep.Reason = "rearmed"             // the layout changed, so everything is learned anew
+	reasonUnmeasured lockstep.Reason = "not measured"        // neither a time nor a chunk of it can be compared
+)

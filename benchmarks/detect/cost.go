@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep/benchmarks/harness"
 	"github.com/lockstep-gpu/lockstep/detect"
+	"github.com/lockstep-gpu/lockstep/detect/change"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
@@ -21,7 +22,7 @@ func (p *program) costs() error {
 	if err != nil {
 		return err
 	}
-	scalarTest, err := detect.NewTest(detect.TestConfig{})
+	scalarTest, err := change.New(change.Config{})
 	if err != nil {
 		return err
 	}

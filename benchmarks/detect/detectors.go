@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep/detect"
+	"github.com/lockstep-gpu/lockstep/detect/change"
 )
 
 // watch is one detector on one job.
@@ -39,14 +40,14 @@ type entry struct {
 
 // scalar is a test of one figure an iteration.
 type scalar struct {
-	test  detect.Test
+	test  change.Test
 	ratio bool // of observed over expected; else of the time alone
 }
 
 func (w *scalar) observe(s *sample) (bool, error) {
 	x := math.Log(float64(s.took))
 	expected := math.Log(float64(s.expect.Took))
-	if p, ok := w.test.(detect.Predictive); ok {
+	if p, ok := w.test.(change.Predictive); ok {
 		d, err := p.ObserveExpected(x, expected)
 		return d.Alarm, err
 	}
@@ -63,7 +64,7 @@ func (w *scalar) reset()        { w.test.Reset() }
 
 // scalars is a test for each place, on the ratio of its chunk times.
 type scalars struct {
-	tests  []detect.Test
+	tests  []change.Test
 	raised []int
 }
 
@@ -164,24 +165,24 @@ var ladders = map[sees][]float64{
 
 // entries are all detectors, in the order of the tables.
 func entries() []entry {
-	test := func(name string, ratio bool, cfg detect.TestConfig) entry {
+	test := func(name string, ratio bool, cfg change.Config) entry {
 		return entry{name: name, make: func(*cell, *params) (watch, error) {
-			t, err := detect.NewTest(cfg)
+			t, err := change.New(cfg)
 			return &scalar{test: t, ratio: ratio}, err
 		}}
 	}
 	list := []entry{
-		test("raw-1.1x", false, detect.TestConfig{Method: detect.Raw}),
-		test("raw-1.25x", false, detect.TestConfig{Method: detect.Raw, Threshold: 1.25}),
-		test("raw-ewma", false, detect.TestConfig{Method: detect.EWMA}),
-		test("raw-cusum", false, detect.TestConfig{}),
-		test("raw-bocd-10%", false, detect.TestConfig{Method: detect.Greyhound}),
-		test("resihp-rule", false, detect.TestConfig{Method: detect.ResiHP}),
-		test("ratio-cusum", true, detect.TestConfig{}),
+		test("raw-1.1x", false, change.Config{Method: change.Raw}),
+		test("raw-1.25x", false, change.Config{Method: change.Raw, Threshold: 1.25}),
+		test("raw-ewma", false, change.Config{Method: change.EWMA}),
+		test("raw-cusum", false, change.Config{}),
+		test("raw-bocd-10%", false, change.Config{Method: change.Greyhound}),
+		test("resihp-rule", false, change.Config{Method: change.ResiHP}),
+		test("ratio-cusum", true, change.Config{}),
 		{name: "chunk-ratio-cusum", sees: chunks, make: func(c *cell, p *params) (watch, error) {
 			w := &scalars{}
 			for range c.Replicas * p.Stages {
-				t, err := detect.NewTest(detect.TestConfig{})
+				t, err := change.New(change.Config{})
 				if err != nil {
 					return nil, err
 				}

@@ -36,7 +36,9 @@ func TestOtherPlacesAreNamedAsWell(t *testing.T) {
 
 func TestHealthyJobRaisesNoAlarm(t *testing.T) {
 	for _, seed := range []string{"1", "2", "3"} {
-		require.Contains(t, output(t, "", "-factor", "1", "-seed", seed), " 0 alarms")
+		out := output(t, "", "-factor", "1", "-seed", seed)
+		require.Contains(t, out, " 0 alarms")
+		require.NotContains(t, out, "usual range")
 	}
 }
 
@@ -95,6 +97,10 @@ func TestBadLinesAreNamed(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`{"iteration": 1, "seconds": "fast"}`, `^line 1: `},
 		{`{"stages": 4, "micros": 8, "replicas": 2, "schedule": "2F2B"}`, `^line 1: .*2F2B`},
+		{`{"stages": -1}`, `^line 1: stages -1`},
+		{`{"stages": 4, "micro": 8}`, `^line 1: .*"micro"`},
+		{`{"stages": 4, "micros": 8, "rates": {"speed": 1}}`, `^line 1: .*"speed"`},
+		{`{"stages": 4, "micros": 8`, `^line 1: `},
 		{`{"colour": 4}`, `^line 1: neither an iteration nor the description`},
 		{`{"iteration": 1}`, `^line 1: `},
 		{`{"iteration": 1, "seconds": -1}`, `^line 1: -1 seconds`},

@@ -12,7 +12,8 @@
 //	{"stages": 4, "micros": 8, "replicas": 2, "schedule": "1F1B"}
 //
 // It may have chunks (model chunks a stage, of an interleaved schedule) and rates (a detect.Rates: what chunks take),
-// which are otherwise fitted to the first iterations that have chunk times. Then iterations:
+// which are otherwise fitted to the first iterations that have chunk times, and nothing else. Then iterations, which may
+// have members that are not listed here:
 //
 //		{"iteration": 7, "seconds": 4.31, "documents": [[[812, 7380], [8192]], ...], "chunks": [...], "loss": 2.1}
 //

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep/detect"
+	"github.com/lockstep-gpu/lockstep/detect/signal"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
@@ -84,12 +86,9 @@ func (l *log) next() (*job, *record, error) {
 		if r.Iteration != nil {
 			return nil, r, nil
 		}
-		j := new(job)
-		if err := json.Unmarshal([]byte(text), j); err != nil {
+		j, err := describe(text)
+		if err != nil {
 			return nil, nil, fmt.Errorf("line %d: %w", l.line, err)
-		}
-		if j.Stages == 0 {
-			return nil, nil, fmt.Errorf("line %d: neither an iteration nor the description of a job", l.line)
 		}
 		return j, nil, nil
 	}
@@ -97,6 +96,27 @@ func (l *log) next() (*job, *record, error) {
 		return nil, nil, fmt.Errorf("line %d: %w", l.line+1, err)
 	}
 	return nil, nil, io.EOF
+}
+
+// describe reads the description of a job. It takes no member that it does not know, since a misspelt one would be
+// taken for its default.
+func describe(text string) (*job, error) {
+	j := new(job)
+	if err := json.Unmarshal([]byte(text), j); err != nil {
+		return nil, err
+	}
+	if j.Stages == 0 {
+		return nil, errors.New("neither an iteration nor the description of a job")
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(new(job)); err != nil {
+		return nil, err
+	}
+	if j.Stages < 0 {
+		return nil, fmt.Errorf("stages %d: must be positive", j.Stages)
+	}
+	return j, nil
 }
 
 // What a line of Megatron-LM says. Immutable.
@@ -206,8 +226,8 @@ func (r *record) iteration() (*detect.Iteration, error) {
 }
 
 // reading returns what Signals take.
-func (r *record) reading() detect.Reading {
-	out := detect.Reading{TokensPerSecond: r.TokensPerSecond, Loss: r.Loss, GradNorm: r.GradNorm}
+func (r *record) reading() signal.Reading {
+	out := signal.Reading{TokensPerSecond: r.TokensPerSecond, Loss: r.Loss, GradNorm: r.GradNorm}
 	if took, err := seconds(r.Seconds); err == nil {
 		out.Step = &took
 	}

@@ -53,25 +53,30 @@ func picture(w io.Writer, points []point) error {
 		p.Add(alarm)
 		p.Legend.Add("alarm", alarm)
 	}
-	for _, s := range []struct {
-		name string
-		xys  plotter.XYs
-		ink  color.Color
-	}{{"as expected", healthy, inkPoint}, {"while an alarm stands", slow, inkSlow}} {
-		if len(s.xys) == 0 {
-			continue
-		}
-		dots, err := plotter.NewScatter(s.xys)
-		if err != nil {
-			return err
-		}
-		dots.GlyphStyle = draw.GlyphStyle{Color: s.ink, Radius: vg.Points(1.6), Shape: draw.CircleGlyph{}}
-		p.Add(dots)
-		p.Legend.Add(s.name, dots)
+	if err := scatter(p, "as expected", healthy, inkPoint); err != nil {
+		return err
+	}
+	if err := scatter(p, "while an alarm stands", slow, inkSlow); err != nil {
+		return err
 	}
 	p.Legend.Top, p.Legend.Left = true, true
 	c := vgsvg.New(8*vg.Inch, 3.4*vg.Inch)
 	p.Draw(draw.New(c))
 	_, err := c.WriteTo(w)
 	return err
+}
+
+// scatter adds points to p, if there are any.
+func scatter(p *plot.Plot, name string, xys plotter.XYs, ink color.Color) error {
+	if len(xys) == 0 {
+		return nil
+	}
+	dots, err := plotter.NewScatter(xys)
+	if err != nil {
+		return err
+	}
+	dots.GlyphStyle = draw.GlyphStyle{Color: ink, Radius: vg.Points(1.6), Shape: draw.CircleGlyph{}}
+	p.Add(dots)
+	p.Legend.Add(name, dots)
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-gpu/lockstep/detect"
+	"github.com/lockstep-gpu/lockstep/detect/signal"
 )
 
 // point is one iteration of the picture.
@@ -22,16 +23,16 @@ type watcher struct {
 	out     io.Writer
 	all     bool // print every iteration
 	monitor *detect.Monitor
-	signals *detect.Signals
+	signals *signal.Watch
 	last    detect.Verdict
-	finds   detect.Findings
+	finds   signal.Findings
 	points  []point
 	alarms  int
 	spikes  int
 }
 
 func newWatcher(out io.Writer, all bool) (*watcher, error) {
-	signals, err := detect.NewSignals(detect.SignalsConfig{})
+	signals, err := signal.New(signal.Config{})
 	return &watcher{out: out, all: all, signals: signals}, err
 }
 
@@ -108,9 +109,9 @@ func (w *watcher) tell(v *detect.Verdict) {
 		w.alarms++
 		fmt.Fprintf(w.out, "%6d  ALARM %s, since iteration %d: %s\n", v.Number, v.Cause, v.Onset, v.Reason)
 		w.tellSuspects(v)
-	case v.Reason == detect.ReasonRearmed:
+	case v.Cause == detect.Resize && w.last.Cause != detect.Resize:
 		fmt.Fprintf(w.out, "%6d  the layout changed: learning anew\n", v.Number)
-	case v.Reason == detect.ReasonSpike:
+	case v.Cause == detect.Pause:
 		w.spikes++
 		if w.all {
 			fmt.Fprintf(w.out, "%6d  one slow iteration, %.2f times what it should take: a pause, no alarm\n", v.Number, v.Ratio)
@@ -139,17 +140,17 @@ func (w *watcher) tellSuspects(v *detect.Verdict) {
 }
 
 // tellSignals prints signals that changed.
-func (w *watcher) tellSignals(number uint64, now detect.Findings) {
+func (w *watcher) tellSignals(number uint64, now signal.Findings) {
 	for _, s := range []struct {
 		name        string
-		before, now detect.Level
+		before, now signal.Level
 	}{
 		{"tokens a second", w.finds.Throughput, now.Throughput},
 		{"gap between the slowest steps and the median", w.finds.StepGap, now.StepGap},
 		{"loss", w.finds.Loss, now.Loss},
 		{"gradient norm", w.finds.GradNorm, now.GradNorm},
 	} {
-		if s.now == detect.LevelAbnormal && s.before != detect.LevelAbnormal {
+		if s.now == signal.Abnormal && s.before != signal.Abnormal {
 			fmt.Fprintf(w.out, "%6d  %s: out of its usual range\n", number, s.name)
 		}
 	}

@@ -1,6 +1,10 @@
-package detect
+package change
 
-import "math"
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
+)
 
 const (
 	early         = 8   // part of the threshold up to which a sum says nothing, so that the onset lies behind it
@@ -14,7 +18,7 @@ const (
 // not cause alarms. While an alarm stands, one sum looks for recovery and one for
 // a second rise on top of the first.
 type cusum struct {
-	cfg      TestConfig
+	cfg      Config
 	base     baseline
 	detect   float64 // rise found with the power configured, in scales
 	last     float64 // deviation of the last sample from the baseline
@@ -29,7 +33,7 @@ type cusum struct {
 	down     float64 // sum for recovery
 }
 
-func newCUSUM(cfg TestConfig) *cusum {
+func newCUSUM(cfg Config) *cusum {
 	t := &cusum{cfg: cfg, base: newBaseline(cfg)}
 	t.detect = cusumRise(cfg)
 	return t
@@ -46,7 +50,7 @@ func (t *cusum) Observe(x float64) (Decision, error) {
 	}
 	var d Decision
 	u := x - t.base.mean
-	d.Residual = clip((u-float64(t.base.rho*t.last))/t.base.scale(), t.cfg.Clip)
+	d.Residual = num.Clip((u-float64(t.base.rho*t.last))/t.base.scale(), t.cfg.Clip)
 	if t.standing {
 		t.follow(u, &d)
 	} else {
@@ -55,7 +59,7 @@ func (t *cusum) Observe(x float64) (Decision, error) {
 			t.base.push(x)
 		}
 	}
-	t.last = clip(u, float64(t.cfg.Clip*t.base.sdU)+t.level)
+	t.last = num.Clip(u, float64(t.cfg.Clip*t.base.sdU)+t.level)
 	t.report(&d)
 	return d, nil
 }
@@ -71,7 +75,7 @@ func (t *cusum) accumulate(u, z, margin float64, d *Decision) {
 		return
 	}
 	t.since = min(t.since+1, math.MaxInt32)
-	t.sum += clip(u, t.bound())
+	t.sum += num.Clip(u, t.bound())
 	if t.up < t.cfg.Threshold {
 		return
 	}
@@ -95,7 +99,7 @@ func (t *cusum) follow(u float64, d *Decision) {
 		return
 	}
 	if !t.settled {
-		t.total += clip(u, t.bound())
+		t.total += num.Clip(u, t.bound())
 		t.since++
 		if t.since >= plateau {
 			t.level = t.total / plateau
@@ -104,7 +108,7 @@ func (t *cusum) follow(u float64, d *Decision) {
 		return
 	}
 	z := (u - t.level - float64(t.base.rho*(t.last-t.level))) / t.base.scale()
-	t.accumulate(u, clip(z, t.cfg.Clip), t.base.margin()+plateauMargin, d)
+	t.accumulate(u, num.Clip(z, t.cfg.Clip), t.base.margin()+plateauMargin, d)
 }
 
 // recovery returns what a residual says for the baseline and against the level of the fault.
@@ -140,10 +144,10 @@ func (t *cusum) report(d *Decision) {
 
 // factor returns the slowdown that is a rise of so many scales, after whitening.
 func (b *baseline) factor(rise float64) float64 {
-	return expOf(b.scale() * (rise + b.margin()) / (1 - b.rho))
+	return num.Exp(b.scale() * (rise + b.margin()) / (1 - b.rho))
 }
 
-func (t *cusum) Tune(cfg TestConfig) error {
+func (t *cusum) Tune(cfg Config) error {
 	cfg, err := tuned(t.cfg, cfg)
 	if err != nil {
 		return err
@@ -154,7 +158,7 @@ func (t *cusum) Tune(cfg TestConfig) error {
 }
 
 // tuned returns the configuration that a test of configuration old has after Tune(cfg).
-func tuned(old, cfg TestConfig) (TestConfig, error) {
+func tuned(old, cfg Config) (Config, error) {
 	if err := cfg.Validate(); err != nil {
 		return old, err
 	}

@@ -1,6 +1,10 @@
-package detect
+package change
 
-import "math"
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
+)
 
 // cells is how finely the statistic of a test is divided to work out its power.
 const cells = 48
@@ -60,12 +64,12 @@ func clipped(z, rise, clipAt float64) float64 {
 	case z > clipAt:
 		return 1
 	}
-	return normal(z - rise)
+	return num.Normal(z - rise)
 }
 
 // rise returns the rise that is found with a power within a horizon; the search ends where a rise is found as often as
 // any larger one.
-func (c *chain) rise(cfg TestConfig) float64 {
+func (c *chain) rise(cfg Config) float64 {
 	low, high := 0.0, 2*cfg.Clip
 	for range 16 {
 		mid := (low + high) / 2
@@ -79,7 +83,7 @@ func (c *chain) rise(cfg TestConfig) float64 {
 }
 
 // cusumRise is the rise, in scales, that a cumulative sum finds with the power configured; +Inf where none is.
-func cusumRise(cfg TestConfig) float64 {
+func cusumRise(cfg Config) float64 {
 	if (cfg.Clip-cfg.Reference)*float64(cfg.Horizon) < cfg.Threshold {
 		return math.Inf(1)
 	}
@@ -88,7 +92,7 @@ func cusumRise(cfg TestConfig) float64 {
 }
 
 // ewmaRise is the same for a weighted mean.
-func ewmaRise(cfg TestConfig) float64 {
+func ewmaRise(cfg Config) float64 {
 	high := cfg.Threshold * math.Sqrt(cfg.Weight/(2-cfg.Weight))
 	c := chain{low: -high, high: high, needs: func(from, to float64) float64 {
 		return (to - float64((1-cfg.Weight)*from)) / cfg.Weight
@@ -96,12 +100,12 @@ func ewmaRise(cfg TestConfig) float64 {
 	return c.rise(cfg)
 }
 
-// quantile returns z with normal(z) = p, for p in (0, 1).
+// quantile returns z with num.Normal(z) = p, for p in (0, 1).
 func quantile(p float64) float64 {
 	low, high := -9.0, 9.0
 	for range 40 {
 		mid := (low + high) / 2
-		if normal(mid) < p {
+		if num.Normal(mid) < p {
 			low = mid
 		} else {
 			high = mid

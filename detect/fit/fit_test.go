@@ -1,4 +1,4 @@
-package detect
+package fit
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 )
 
@@ -32,7 +33,7 @@ func measured(t testing.TB, r *rand.Rand, c Coeff, n, tokens int, noise float64)
 	out := make([]Sample, n)
 	for i := range out {
 		b := packed(t, r, tokens)
-		out[i] = Sample{Batch: b, Took: quantise(c.nanos(b) * math.Exp(noise*r.NormFloat64()))}
+		out[i] = Sample{Batch: b, Took: num.Duration(c.nanos(b) * math.Exp(noise*r.NormFloat64()))}
 	}
 	return out
 }
@@ -40,7 +41,7 @@ func measured(t testing.TB, r *rand.Rand, c Coeff, n, tokens int, noise float64)
 func TestFitFindsExactCoefficients(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, want := range []Coeff{{Alpha: 2000, Beta: 0.05}, {Alpha: 2000}, {Beta: 1}, {Alpha: 3, Beta: 7}} {
-		got, report, err := Fit(measured(t, r, want, 20, 32768, 0), FitOptions{})
+		got, report, err := Solve(measured(t, r, want, 20, 32768, 0), Options{})
 		require.NoError(t, err)
 		require.InEpsilon(t, want.Alpha+1e-9, got.Alpha+1e-9, 1e-4, "%+v", got)
 		require.InEpsilon(t, want.Beta+1e-9, got.Beta+1e-9, 1e-4, "%+v", got)
@@ -53,7 +54,7 @@ func TestFitIsWithinItsNoise(t *testing.T) {
 	want := Coeff{Alpha: 2000, Beta: 0.05}
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		got, report, err := Fit(measured(t, r, want, 200, 32768, 0.015), FitOptions{})
+		got, report, err := Solve(measured(t, r, want, 200, 32768, 0.015), Options{})
 		require.NoError(t, err)
 		require.InEpsilon(t, want.Alpha, got.Alpha, 0.03)
 		require.InEpsilon(t, want.Beta, got.Beta, 0.06)
@@ -70,7 +71,7 @@ func TestFitIsNotBentByAMinority(t *testing.T) {
 		for i := range 60 { // three in ten come from a device at half speed
 			samples[i].Took *= 2
 		}
-		got, report, err := Fit(samples, FitOptions{})
+		got, report, err := Solve(samples, Options{})
 		require.NoError(t, err)
 		for _, s := range samples[:10] {
 			require.InEpsilon(t, want.nanos(s.Batch), got.nanos(s.Batch), 0.02)
@@ -86,7 +87,7 @@ func TestFitOfAFixedPart(t *testing.T) {
 	for _, tokens := range []int{1024, 4096, 8192, 16384, 32768} {
 		samples = append(samples, measured(t, r, want, 40, tokens, 0.01)...)
 	}
-	got, _, err := Fit(samples, FitOptions{Fixed: true})
+	got, _, err := Solve(samples, Options{Fixed: true})
 	require.NoError(t, err)
 	require.InEpsilon(t, want.Alpha, got.Alpha, 0.05)
 	require.InEpsilon(t, want.Beta, got.Beta, 0.05)
@@ -107,7 +108,7 @@ func TestFitOfSumsIsThatOfTheirParts(t *testing.T) {
 		}
 		sums = append(sums, sum)
 	}
-	got, _, err := Fit(sums, FitOptions{})
+	got, _, err := Solve(sums, Options{})
 	require.NoError(t, err)
 	require.InEpsilon(t, want.Beta, got.Beta, 1e-3)
 }
@@ -125,18 +126,18 @@ func TestFitSaysWhatItLacks(t *testing.T) {
 	}
 	for name, c := range map[string]struct { // the order does not matter: each case stands alone
 		samples []Sample
-		options FitOptions
+		options Options
 		field   string
 	}{
-		"no samples":                           {nil, FitOptions{}, "samples"},
-		"fewer samples than coefficients":      {varied[:1], FitOptions{}, "samples"},
-		"all samples the same":                 {same, FitOptions{}, "samples.Pairs"},
-		"packed to a constant and a fixed one": {varied, FitOptions{Fixed: true}, "samples.Tokens"},
-		"no pairs at all":                      {noPairs, FitOptions{}, "samples.Pairs"},
-		"no pairs and a fixed one":             {same, FitOptions{Fixed: true, Linear: true}, "samples.Tokens"},
+		"no samples":                           {nil, Options{}, "samples"},
+		"fewer samples than coefficients":      {varied[:1], Options{}, "samples"},
+		"all samples the same":                 {same, Options{}, "samples.Pairs"},
+		"packed to a constant and a fixed one": {varied, Options{Fixed: true}, "samples.Tokens"},
+		"no pairs at all":                      {noPairs, Options{}, "samples.Pairs"},
+		"no pairs and a fixed one":             {same, Options{Fixed: true, Linear: true}, "samples.Tokens"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Fit(c.samples, c.options)
+			_, _, err := Solve(c.samples, c.options)
 			require.ErrorIs(t, err, ErrUnidentifiable)
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			var e *lockstep.Error
@@ -144,7 +145,7 @@ func TestFitSaysWhatItLacks(t *testing.T) {
 			require.Equal(t, c.field, e.Field, "%v", err)
 		})
 	}
-	_, _, err := Fit(same, FitOptions{Linear: true})
+	_, _, err := Solve(same, Options{Linear: true})
 	require.NoError(t, err, "one coefficient needs no spread")
 }
 
@@ -162,13 +163,13 @@ func TestFitRefusesWhatCannotBeMeasured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bad := good
 			change(&bad)
-			_, _, err := Fit([]Sample{good, bad, good}, FitOptions{})
+			_, _, err := Solve([]Sample{good, bad, good}, Options{})
 			require.ErrorIs(t, err, lockstep.ErrInvalid)
 			require.NotErrorIs(t, err, ErrUnidentifiable)
 		})
 	}
 	for _, spread := range []float64{-1, 1, math.NaN()} {
-		_, _, err := Fit([]Sample{good}, FitOptions{MinSpread: spread})
+		_, _, err := Solve([]Sample{good}, Options{MinSpread: spread})
 		require.ErrorIs(t, err, lockstep.ErrInvalid)
 	}
 }
@@ -182,7 +183,7 @@ func TestFitDoesNotOverflow(t *testing.T) {
 			Took:  time.Duration(1e15 * (1 + n)),
 		})
 	}
-	c, _, err := Fit(samples, FitOptions{})
+	c, _, err := Solve(samples, Options{})
 	require.NoError(t, err)
 	require.InEpsilon(t, 1e-6, c.Beta, 1e-6)
 	require.Equal(t, time.Duration(math.MaxInt64), c.Time(perfmodel.Batch{Tokens: 1, Pairs: 1e30}))
@@ -223,12 +224,12 @@ func TestFitIsNonNegativeLeastSquares(t *testing.T) {
 func TestTimeUnitScalesCoefficients(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	samples := measured(t, r, Coeff{Alpha: 2000, Beta: 0.05}, 50, 32768, 0.015)
-	one, _, err := Fit(samples, FitOptions{})
+	one, _, err := Solve(samples, Options{})
 	require.NoError(t, err)
 	for i := range samples {
 		samples[i].Took *= 1000
 	}
-	thousand, _, err := Fit(samples, FitOptions{})
+	thousand, _, err := Solve(samples, Options{})
 	require.NoError(t, err)
 	require.InEpsilon(t, one.Alpha*1000, thousand.Alpha, 1e-9)
 	require.InEpsilon(t, one.Beta*1000, thousand.Beta, 1e-9)

@@ -1,10 +1,12 @@
-package detect
+package change
 
 import (
 	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 // exactRuns is the textbook recursion, which keeps every run length and computes each
@@ -73,7 +75,7 @@ func TestRunLengthsAreBounded(t *testing.T) {
 	r := newRuns(16)
 	n := newNoise(32, 1, 0, 0)
 	for i := range 100_000 {
-		r.update(clip(n.next(), 4), 0.004)
+		r.update(num.Clip(n.next(), 4), 0.004)
 		if i%1000 == 0 {
 			total := 0.0
 			for _, w := range r.weight {
@@ -93,7 +95,7 @@ func TestTheResiHPRuleIsBlindBelowItsGate(t *testing.T) {
 		alarm, cusum := false, false
 		for seed := range uint64(10) {
 			n := newNoise(seed, 0.01, 0, 0)
-			rule, sum := newTest(t, TestConfig{Method: ResiHP}), newTest(t, TestConfig{})
+			rule, sum := newTest(t, Config{Method: ResiHP}), newTest(t, Config{})
 			for i := range 200 {
 				x := n.next()
 				if i >= 100 {
@@ -110,7 +112,7 @@ func TestTheResiHPRuleIsBlindBelowItsGate(t *testing.T) {
 
 func TestTheResiHPRuleLeavesBenignPointsOut(t *testing.T) {
 	n := newNoise(33, 0.01, 0, 0)
-	rule := newTest(t, TestConfig{Method: ResiHP})
+	rule := newTest(t, Config{Method: ResiHP})
 	p := rule.(Predictive)
 	for range 100 {
 		observe(t, rule, n.next())

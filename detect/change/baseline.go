@@ -1,16 +1,17 @@
-package detect
+package change
 
 import (
 	"math"
 	"slices"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 )
 
 const (
-	madScale  = 1.4826022185056018 // standard deviations in a median absolute deviation, for a normal distribution
-	learnClip = 2.0                // scales at which learning clips
-	clipMean  = 0.9205368          // mean of the square of a standard normal variable clipped there
-	memory    = 1024               // samples over which a settled baseline averages
-	maxRho    = 0.9                // largest correlation that is taken out
+	learnClip = 2.0       // scales at which learning clips
+	clipMean  = 0.9205368 // mean of the square of a standard normal variable clipped there
+	memory    = 1024      // samples over which a settled baseline averages
+	maxRho    = 0.9       // largest correlation that is taken out
 )
 
 // baseline is where a healthy series lies: its level, its scale and the correlation
@@ -23,7 +24,7 @@ const (
 // than that is held by two limits: on how far the level moves a sample, and on how far
 // it rises in all.
 type baseline struct {
-	cfg     TestConfig
+	cfg     Config
 	warm    []float64 // the first Warmup samples, fewer while they come in
 	scratch []float64
 	queue   []float64 // ring of samples that are not learned yet
@@ -41,7 +42,7 @@ type baseline struct {
 	sdE     float64
 }
 
-func newBaseline(cfg TestConfig) baseline {
+func newBaseline(cfg Config) baseline {
 	return baseline{
 		cfg:     cfg,
 		warm:    make([]float64, 0, cfg.Warmup),
@@ -67,11 +68,11 @@ func (b *baseline) begin(x float64) {
 	s := b.scratch
 	copy(s, b.warm)
 	slices.Sort(s)
-	b.mean = middle(s)
+	b.mean = num.Median(s)
 	b.varU = b.spread(s, 0)
 	for i, x := range b.warm[1:] {
 		most := learnClip * math.Sqrt(b.varU)
-		b.cov += float64(clip(b.warm[i]-b.mean, most) * clip(x-b.mean, most) / float64(len(b.warm)-1))
+		b.cov += float64(num.Clip(b.warm[i]-b.mean, most) * num.Clip(x-b.mean, most) / float64(len(b.warm)-1))
 	}
 	b.n = len(b.warm)
 	b.correlate()
@@ -92,7 +93,7 @@ func (b *baseline) spread(s []float64, rho float64) float64 {
 		last = u
 	}
 	slices.Sort(s)
-	sd := max(madScale*middle(s), b.cfg.MinScale)
+	sd := max(num.MADScale*num.Median(s), b.cfg.MinScale)
 	return sd * sd
 }
 
@@ -151,14 +152,14 @@ func (b *baseline) learn(x float64) {
 	b.n = min(b.n+1, memory)
 	gain := 1 / float64(b.n)
 	u := x - b.mean
-	cu := clip(u, learnClip*b.sdU)
-	ce := clip(u-float64(b.rho*b.last), learnClip*b.sdE)
+	cu := num.Clip(u, learnClip*b.sdU)
+	ce := num.Clip(u-float64(b.rho*b.last), learnClip*b.sdE)
 	least := b.cfg.MinScale * b.cfg.MinScale
-	b.cov += float64(gain * (float64(cu*clip(b.last, learnClip*b.sdU)) - b.cov))
+	b.cov += float64(gain * (float64(cu*num.Clip(b.last, learnClip*b.sdU)) - b.cov))
 	b.varU = max(b.varU+float64(gain*(float64(cu*cu/clipMean)-b.varU)), least)
 	b.varE = max(b.varE+float64(gain*(float64(ce*ce/clipMean)-b.varE)), least)
 	b.last = cu
-	step := clip(gain*cu, b.limit())
+	step := num.Clip(gain*cu, b.limit())
 	b.mean = min(b.mean+step, b.anchor)
 	b.correlate()
 	b.roots()

@@ -1,4 +1,4 @@
-package detect
+package change
 
 import (
 	"io"
@@ -8,16 +8,16 @@ import (
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-// formats and version of the saved forms; others are refused.
+// format and version of the saved form; others are refused.
 const (
-	testFormat = "lockstep/detect.test"
-	version    = 1
+	format  = "lockstep/detect/change"
+	version = 1
 )
 
-// testImage is the saved form of a Test: the configuration as given to NewTest with
+// testImage is the saved form of a Test: the configuration as given to New with
 // its defaults, the baseline, and the state of the method.
 type testImage struct {
-	Config   TestConfig    `json:"config"`
+	Config   Config        `json:"config"`
 	Baseline baselineImage `json:"baseline"`
 	Last     float64       `json:"last,omitempty"`
 	Since    int           `json:"since,omitempty"`
@@ -64,37 +64,42 @@ type bocdImage struct {
 type imager interface {
 	Test
 	image() *testImage
-	healthy() float64              // what the baseline lies at; 0 while it is learned
 	restore(img *testImage) string // what is impossible about the image; the configuration and the common fields were checked
 }
 
-func (t *cusum) Snapshot(w io.Writer) error { return saveTest(t, w) }
+// Snapshot writes configuration and state for Restore.
+func (t *cusum) Snapshot(w io.Writer) error { return save(t, w) }
 
-// Snapshot writes configuration and state for RestoreTest.
-func (t *ewma) Snapshot(w io.Writer) error { return saveTest(t, w) }
+// Snapshot writes configuration and state for Restore.
+func (t *ewma) Snapshot(w io.Writer) error { return save(t, w) }
 
-// Snapshot writes configuration and state for RestoreTest.
-func (t *raw) Snapshot(w io.Writer) error { return saveTest(t, w) }
+// Snapshot writes configuration and state for Restore.
+func (t *raw) Snapshot(w io.Writer) error { return save(t, w) }
 
-// Snapshot writes configuration and state for RestoreTest.
-func (t *bocd) Snapshot(w io.Writer) error { return saveTest(t, w) }
+// Snapshot writes configuration and state for Restore.
+func (t *bocd) Snapshot(w io.Writer) error { return save(t, w) }
 
-func (t *cusum) healthy() float64 { return t.base.mean }
-func (t *ewma) healthy() float64  { return t.base.mean }
-func (t *raw) healthy() float64   { return t.base.mean }
-func (t *bocd) healthy() float64  { return t.base.mean }
+func (t *cusum) Level() float64 { return t.base.mean }
+func (t *ewma) Level() float64  { return t.base.mean }
+func (t *raw) Level() float64   { return t.base.mean }
+func (t *bocd) Level() float64  { return t.base.mean }
 
-func saveTest(t imager, w io.Writer) error {
-	return snapshot.WriteJSON(w, "detect: snapshot", testFormat, version, t.image())
+func (t *cusum) Config() Config { return t.cfg }
+func (t *ewma) Config() Config  { return t.cfg }
+func (t *raw) Config() Config   { return t.cfg }
+func (t *bocd) Config() Config  { return t.cfg }
+
+func save(t imager, w io.Writer) error {
+	return snapshot.WriteJSON(w, "change: snapshot", format, version, t.image())
 }
 
-// RestoreTest reads what Snapshot of a Test wrote, configuration included. The test
+// Restore reads what Snapshot of a Test wrote, configuration included. The test
 // goes on as the one that was saved. ErrInvalid for bytes that are cut short, changed,
 // of another version or of no possible test.
-func RestoreTest(r io.Reader) (Test, error) {
-	const op = "detect: restore"
+func Restore(r io.Reader) (Test, error) {
+	const op = "change: restore"
 	var img testImage
-	body, err := snapshot.ReadJSON(r, op, testFormat, version, &img)
+	body, err := snapshot.ReadJSON(r, op, format, version, &img)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +118,11 @@ func testOf(img *testImage) (imager, error) {
 	if img.Config != img.Config.withDefaults() {
 		return nil, invalid("restore", "config", "", "is not as a test keeps it")
 	}
-	t, err := NewTest(img.Config)
+	t, err := New(img.Config)
 	if err != nil {
 		return nil, err
 	}
-	own := t.(imager) // invariant: NewTest returns tests of this package only
+	own := t.(imager) // invariant: New returns tests of this package only
 	if !modest(img.Last) || !modest(img.Sum) || img.Since < 0 || img.Since > math.MaxInt32 {
 		return nil, invalid("restore", "state", "", "out of range")
 	}

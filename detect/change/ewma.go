@@ -1,11 +1,15 @@
-package detect
+package change
 
-import "math"
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
+)
 
 // ewma is an exponentially weighted mean of whitened residuals, measured in its own
 // standard deviations; the alarm ends where the mean has fallen to half its limit.
 type ewma struct {
-	cfg      TestConfig
+	cfg      Config
 	base     baseline
 	limit    float64 // of the mean
 	detect   float64 // rise found with the power configured, in scales
@@ -16,7 +20,7 @@ type ewma struct {
 	standing bool
 }
 
-func newEWMA(cfg TestConfig) *ewma {
+func newEWMA(cfg Config) *ewma {
 	t := &ewma{cfg: cfg, base: newBaseline(cfg)}
 	t.set()
 	return t
@@ -37,8 +41,8 @@ func (t *ewma) Observe(x float64) (Decision, error) {
 		return Decision{Learning: true}, nil
 	}
 	u := x - t.base.mean
-	z := clip((u-float64(t.base.rho*t.last))/t.base.scale(), t.cfg.Clip)
-	t.last = clip(u, t.cfg.Clip*t.base.sdU)
+	z := num.Clip((u-float64(t.base.rho*t.last))/t.base.scale(), t.cfg.Clip)
+	t.last = num.Clip(u, t.cfg.Clip*t.base.sdU)
 	t.mean += float64(t.cfg.Weight * (z - t.mean))
 	if t.mean <= 0 {
 		t.since, t.sum = 0, 0
@@ -68,7 +72,7 @@ func (t *ewma) Observe(x float64) (Decision, error) {
 	return d, nil
 }
 
-func (t *ewma) Tune(cfg TestConfig) error {
+func (t *ewma) Tune(cfg Config) error {
 	cfg, err := tuned(t.cfg, cfg)
 	if err != nil {
 		return err
@@ -85,7 +89,7 @@ func (t *ewma) Reset() {
 
 // raw is one sample against a multiple of the warm-up median, which never changes.
 type raw struct {
-	cfg      TestConfig
+	cfg      Config
 	base     baseline
 	limit    float64 // logarithm of the factor
 	chance   float64 // quantile at which one sample of the horizon is over the limit with the power configured
@@ -94,15 +98,15 @@ type raw struct {
 	standing bool
 }
 
-func newRaw(cfg TestConfig) *raw {
+func newRaw(cfg Config) *raw {
 	t := &raw{cfg: cfg, base: newBaseline(cfg)}
 	t.set()
 	return t
 }
 
 func (t *raw) set() {
-	t.limit = logOf(t.cfg.Threshold)
-	t.chance = quantile(expOf(logOf(1-t.cfg.Power) / float64(t.cfg.Horizon)))
+	t.limit = num.Log(t.cfg.Threshold)
+	t.chance = quantile(num.Exp(num.Log(1-t.cfg.Power) / float64(t.cfg.Horizon)))
 }
 
 func (t *raw) Observe(x float64) (Decision, error) {
@@ -114,7 +118,7 @@ func (t *raw) Observe(x float64) (Decision, error) {
 		return Decision{Learning: true}, nil
 	}
 	u := x - t.base.mean
-	d := Decision{Residual: clip(u/t.base.sdU, t.cfg.Clip), Score: max(0, u) / t.limit}
+	d := Decision{Residual: num.Clip(u/t.base.sdU, t.cfg.Clip), Score: max(0, u) / t.limit}
 	if u > t.limit {
 		d.Alarm = !t.standing
 		t.standing = true
@@ -125,11 +129,11 @@ func (t *raw) Observe(x float64) (Decision, error) {
 		t.standing, t.since, t.sum = false, 0, 0
 	}
 	d.Standing, d.Since = t.standing, t.since
-	d.MinDetectable = max(1, expOf(t.limit-float64(t.chance*t.base.sdU)))
+	d.MinDetectable = max(1, num.Exp(t.limit-float64(t.chance*t.base.sdU)))
 	return d, nil
 }
 
-func (t *raw) Tune(cfg TestConfig) error {
+func (t *raw) Tune(cfg Config) error {
 	cfg, err := tuned(t.cfg, cfg)
 	if err != nil {
 		return err

@@ -1,6 +1,10 @@
-package detect
+package change
 
-import "math"
+import (
+	"math"
+
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
+)
 
 const (
 	// newMean is the weight, in samples, of the expectation that a new segment lies at the baseline.
@@ -41,7 +45,7 @@ func newRuns(longest int) runs {
 // bocd is Bayesian online change-point detection for residuals of known scale with
 // normal levels, one-sided: an alarm is a change to a level above the one before.
 type bocd struct {
-	cfg      TestConfig
+	cfg      Config
 	base     baseline
 	runs     runs
 	before   runs // as they were before the present sample, to take it back
@@ -58,7 +62,7 @@ type bocd struct {
 	standing bool
 }
 
-func newBOCD(cfg TestConfig) *bocd {
+func newBOCD(cfg Config) *bocd {
 	return &bocd{
 		cfg:    cfg,
 		base:   newBaseline(cfg),
@@ -94,7 +98,7 @@ func (r *runs) update(z, hazard float64) {
 			continue
 		}
 		e := z - r.mean(n)
-		w = float64(w * expOf(-e*e*r.terms[n].half) * r.terms[n].root)
+		w = float64(w * num.Exp(-e*e*r.terms[n].half) * r.terms[n].root)
 		r.weight[n] = w
 		total += w
 	}
@@ -149,8 +153,8 @@ func (t *bocd) observe(x, least float64) (Decision, error) {
 	t.prior = t.last
 	u := x - t.base.mean
 	z := (u - t.center - float64(t.base.rho*(t.last-t.center))) / t.base.scale()
-	z = clip(z, t.cfg.Clip)
-	t.last = t.center + clip(u-t.center, t.cfg.Clip*t.base.sdU)
+	z = num.Clip(z, t.cfg.Clip)
+	t.last = t.center + num.Clip(u-t.center, t.cfg.Clip*t.base.sdU)
 	t.runs.update(z, t.cfg.Hazard)
 	t.gap = min(t.gap+1, math.MaxInt32)
 	if t.since > 0 {
@@ -211,14 +215,14 @@ func (t *bocd) change(run int, open bool, d *Decision) bool {
 func (t *bocd) accepts(rise float64, open bool) bool {
 	switch t.cfg.Method {
 	case Greyhound:
-		return t.gap >= apart && rise >= logOf(t.cfg.Shift)
+		return t.gap >= apart && rise >= num.Log(t.cfg.Shift)
 	case ResiHP:
 		return open
 	}
 	return true
 }
 
-func (t *bocd) Tune(cfg TestConfig) error {
+func (t *bocd) Tune(cfg Config) error {
 	cfg, err := tuned(t.cfg, cfg)
 	if err != nil {
 		return err
@@ -245,5 +249,5 @@ func (t *resiHP) ObserveExpected(x, expected float64) (Decision, error) {
 	if err := checkSample(expected); err != nil {
 		return Decision{}, err
 	}
-	return t.observe(x, expected+logOf(t.cfg.Shift))
+	return t.observe(x, expected+num.Log(t.cfg.Shift))
 }

@@ -1,4 +1,4 @@
-package detect
+package change
 
 import (
 	"bytes"
@@ -35,9 +35,9 @@ func (n *noise) next() float64 {
 	return x
 }
 
-func newTest(t testing.TB, cfg TestConfig) Test {
+func newTest(t testing.TB, cfg Config) Test {
 	t.Helper()
-	out, err := NewTest(cfg)
+	out, err := New(cfg)
 	require.NoError(t, err)
 	return out
 }
@@ -69,7 +69,7 @@ func TestTestsFindAStepAndItsOnset(t *testing.T) {
 			found := 0
 			for seed := range uint64(20) {
 				n := newNoise(seed, 0.015, 0, 0)
-				test := newTest(t, TestConfig{Method: m})
+				test := newTest(t, Config{Method: m})
 				early := false
 				for i := range 100 {
 					d := observe(t, test, n.next())
@@ -100,7 +100,7 @@ func TestFewFalseAlarms(t *testing.T) {
 		alarms, jobs := 0, 100
 		for seed := range jobs {
 			n := newNoise(uint64(seed), 0.04, 0.5, 0.01)
-			test := newTest(t, TestConfig{Method: m})
+			test := newTest(t, Config{Method: m})
 			for range 300 {
 				if observe(t, test, n.next()).Alarm {
 					alarms++
@@ -130,7 +130,7 @@ func TestMinDetectableIsFoundAsOftenAsItSays(t *testing.T) {
 				if testing.Short() {
 					want = 300
 				}
-				test := newTest(t, TestConfig{Method: m})
+				test := newTest(t, Config{Method: m})
 				for seed := uint64(0); jobs < want; seed++ {
 					n := newNoise(seed, kind.sd, kind.rho, kind.pause)
 					test.Reset()
@@ -158,7 +158,7 @@ func TestMinDetectableIsFoundAsOftenAsItSays(t *testing.T) {
 }
 
 func TestMinDetectableGrowsWithNoiseAndPower(t *testing.T) {
-	least := func(sd float64, cfg TestConfig) float64 {
+	least := func(sd float64, cfg Config) float64 {
 		n, test := newNoise(1, sd, 0, 0), newTest(t, cfg)
 		var d Decision
 		for range 200 {
@@ -167,12 +167,12 @@ func TestMinDetectableGrowsWithNoiseAndPower(t *testing.T) {
 		return d.MinDetectable
 	}
 	for _, m := range [...]Method{CUSUM, EWMA} {
-		require.Less(t, least(0.01, TestConfig{Method: m}), least(0.02, TestConfig{Method: m}))
-		require.Less(t, least(0.01, TestConfig{Method: m, Power: 0.3}), least(0.01, TestConfig{Method: m, Power: 0.9}))
-		require.Less(t, least(0.01, TestConfig{Method: m, Horizon: 60}), least(0.01, TestConfig{Method: m, Horizon: 10}))
-		require.Less(t, least(0.01, TestConfig{Method: m}), least(0.01, TestConfig{Method: m, Threshold: 12}))
+		require.Less(t, least(0.01, Config{Method: m}), least(0.02, Config{Method: m}))
+		require.Less(t, least(0.01, Config{Method: m, Power: 0.3}), least(0.01, Config{Method: m, Power: 0.9}))
+		require.Less(t, least(0.01, Config{Method: m, Horizon: 60}), least(0.01, Config{Method: m, Horizon: 10}))
+		require.Less(t, least(0.01, Config{Method: m}), least(0.01, Config{Method: m, Threshold: 12}))
 	}
-	require.Equal(t, math.Inf(1), least(0.01, TestConfig{Threshold: 50, Horizon: 2}), "no fault is found so soon")
+	require.Equal(t, math.Inf(1), least(0.01, Config{Threshold: 50, Horizon: 2}), "no fault is found so soon")
 }
 
 // TestLargerFaultsAreFoundNoLater is exact for a cumulative sum: whatever the noise, more of a fault is no less evidence.
@@ -180,7 +180,7 @@ func TestLargerFaultsAreFoundNoLater(t *testing.T) {
 	for seed := range uint64(50) {
 		before := math.MaxInt
 		for _, factor := range []float64{1.02, 1.05, 1.1, 1.3, 2, 10} {
-			n, test := newNoise(seed, 0.02, 0.4, 0.01), newTest(t, TestConfig{})
+			n, test := newNoise(seed, 0.02, 0.4, 0.01), newTest(t, Config{})
 			delay := math.MaxInt
 			for i := range 300 {
 				x := n.next()
@@ -201,7 +201,7 @@ func TestLargerFaultsAreFoundNoLater(t *testing.T) {
 func TestNoFaultAndAnExactModelMakeNoAlarm(t *testing.T) {
 	for _, m := range methods {
 		for _, jitter := range []float64{0, 1e-9} {
-			n, test := newNoise(3, jitter, 0, 0), newTest(t, TestConfig{Method: m})
+			n, test := newNoise(3, jitter, 0, 0), newTest(t, Config{Method: m})
 			for range 5000 {
 				require.False(t, observe(t, test, 0.7+n.next()).Alarm, m)
 			}
@@ -212,7 +212,7 @@ func TestNoFaultAndAnExactModelMakeNoAlarm(t *testing.T) {
 func TestTheUnitOfTimeDoesNotMatter(t *testing.T) {
 	for _, m := range methods {
 		n := newNoise(4, 0.02, 0.3, 0.01)
-		ms, ns := newTest(t, TestConfig{Method: m}), newTest(t, TestConfig{Method: m})
+		ms, ns := newTest(t, Config{Method: m}), newTest(t, Config{Method: m})
 		for i := range 400 {
 			x := n.next()
 			if i > 250 {
@@ -233,7 +233,7 @@ func TestTheUnitOfTimeDoesNotMatter(t *testing.T) {
 func TestASlowRampDoesNotHideInTheBaseline(t *testing.T) {
 	for _, rise := range []int{20, 100, 500, 2000, 20_000} {
 		for seed := range uint64(10) {
-			n, test := newNoise(seed, 0.015, 0.3, 0.01), newTest(t, TestConfig{})
+			n, test := newNoise(seed, 0.015, 0.3, 0.01), newTest(t, Config{})
 			for range 200 {
 				observe(t, test, n.next())
 			}
@@ -248,8 +248,8 @@ func TestASlowRampDoesNotHideInTheBaseline(t *testing.T) {
 
 func TestWhatLeadsToAnAlarmIsNotLearned(t *testing.T) {
 	n := newNoise(5, 0.015, 0, 0)
-	a := newCUSUM(TestConfig{}.withDefaults())
-	b := newCUSUM(TestConfig{}.withDefaults())
+	a := newCUSUM(Config{}.withDefaults())
+	b := newCUSUM(Config{}.withDefaults())
 	for range 200 {
 		x := n.next()
 		observe(t, a, x)
@@ -272,7 +272,7 @@ func TestWhatLeadsToAnAlarmIsNotLearned(t *testing.T) {
 
 func TestASecondSlowdownIsNotSilent(t *testing.T) {
 	for _, m := range methods {
-		n, test := newNoise(6, 0.015, 0.3, 0), newTest(t, TestConfig{Method: m})
+		n, test := newNoise(6, 0.015, 0.3, 0), newTest(t, Config{Method: m})
 		alarms := func(samples int, factor float64) (count int, last Decision) {
 			for range samples {
 				last = observe(t, test, n.next()+math.Log(factor))
@@ -297,7 +297,7 @@ func TestASecondSlowdownIsNotSilent(t *testing.T) {
 
 func TestASecondFaultOnTopOfAFirstIsNotSilent(t *testing.T) {
 	for _, m := range [...]Method{CUSUM, BOCD, Greyhound, ResiHP} {
-		n, test := newNoise(7, 0.015, 0, 0), newTest(t, TestConfig{Method: m})
+		n, test := newNoise(7, 0.015, 0, 0), newTest(t, Config{Method: m})
 		count := 0
 		for i := range 300 {
 			x := n.next()
@@ -317,7 +317,7 @@ func TestASecondFaultOnTopOfAFirstIsNotSilent(t *testing.T) {
 
 func TestIsolatedSpikesAreNoAlarm(t *testing.T) {
 	for _, size := range []float64{1.4, 5, 1e6} {
-		n, test := newNoise(8, 0.02, 0.3, 0), newTest(t, TestConfig{})
+		n, test := newNoise(8, 0.02, 0.3, 0), newTest(t, Config{})
 		for i := range 1000 {
 			x := n.next()
 			if i%25 == 24 {
@@ -330,11 +330,11 @@ func TestIsolatedSpikesAreNoAlarm(t *testing.T) {
 
 func TestTuneKeepsWhatWasLearned(t *testing.T) {
 	for _, m := range methods {
-		n, test := newNoise(9, 0.015, 0, 0), newTest(t, TestConfig{Method: m})
+		n, test := newNoise(9, 0.015, 0, 0), newTest(t, Config{Method: m})
 		for range 100 {
 			observe(t, test, n.next())
 		}
-		strict := TestConfig{Method: m, Threshold: 0.99}
+		strict := Config{Method: m, Threshold: 0.99}
 		if m < BOCD {
 			strict.Threshold = 1000
 		}
@@ -344,19 +344,19 @@ func TestTuneKeepsWhatWasLearned(t *testing.T) {
 			require.False(t, d.Learning)
 			require.False(t, m < BOCD && d.Alarm, m)
 		}
-		require.ErrorIs(t, test.Tune(TestConfig{Method: m, Warmup: 99}), lockstep.ErrInvalid)
-		require.ErrorIs(t, test.Tune(TestConfig{Method: (m + 1) % 6}), lockstep.ErrInvalid)
-		require.ErrorIs(t, test.Tune(TestConfig{Method: m, Clip: math.NaN()}), lockstep.ErrInvalid)
+		require.ErrorIs(t, test.Tune(Config{Method: m, Warmup: 99}), lockstep.ErrInvalid)
+		require.ErrorIs(t, test.Tune(Config{Method: (m + 1) % 6}), lockstep.ErrInvalid)
+		require.ErrorIs(t, test.Tune(Config{Method: m, Clip: math.NaN()}), lockstep.ErrInvalid)
 		before := saved(t, test)
-		require.Error(t, test.Tune(TestConfig{Method: m, Lag: 7}))
+		require.Error(t, test.Tune(Config{Method: m, Lag: 7}))
 		require.Equal(t, before, saved(t, test), "after an error nothing has changed")
 	}
-	test := newTest(t, TestConfig{Threshold: 1000})
+	test := newTest(t, Config{Threshold: 1000})
 	n := newNoise(10, 0.015, 0, 0)
 	for range 100 {
 		observe(t, test, n.next())
 	}
-	require.NoError(t, test.Tune(TestConfig{}))
+	require.NoError(t, test.Tune(Config{}))
 	alarm := false
 	for range 10 {
 		alarm = alarm || observe(t, test, n.next()+math.Log(1.2)).Alarm
@@ -366,7 +366,7 @@ func TestTuneKeepsWhatWasLearned(t *testing.T) {
 
 func TestResetForgetsAll(t *testing.T) {
 	for _, m := range methods {
-		n, test := newNoise(11, 0.015, 0.2, 0), newTest(t, TestConfig{Method: m})
+		n, test := newNoise(11, 0.015, 0.2, 0), newTest(t, Config{Method: m})
 		fresh := saved(t, test)
 		for i := range 150 {
 			observe(t, test, n.next()+0.4*float64(i/100))
@@ -378,7 +378,7 @@ func TestResetForgetsAll(t *testing.T) {
 
 func TestTestsRefuseWhatIsNoSample(t *testing.T) {
 	for _, m := range methods {
-		test := newTest(t, TestConfig{Method: m})
+		test := newTest(t, Config{Method: m})
 		n := newNoise(12, 0.01, 0, 0)
 		for range 50 {
 			observe(t, test, n.next())
@@ -397,7 +397,7 @@ func TestTestsRefuseWhatIsNoSample(t *testing.T) {
 }
 
 func TestTestConfigReportsAllFaults(t *testing.T) {
-	err := TestConfig{
+	err := Config{
 		Method: 9, Warmup: 1, Lag: -1, Threshold: math.NaN(), Reference: -1, Weight: 2, Clip: 1, Shift: 0.5, Hazard: 1,
 		Support: 3, Within: 99, Horizon: -1, Power: 1, Drift: -1, Cap: 2, MinScale: math.Inf(1),
 	}.Validate()
@@ -406,14 +406,14 @@ func TestTestConfigReportsAllFaults(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, " "+field+" ")
 	}
-	_, err = NewTest(TestConfig{Warmup: 1})
+	_, err = New(Config{Warmup: 1})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
-	require.NoError(t, TestConfig{}.Validate())
+	require.NoError(t, Config{}.Validate())
 }
 
 func TestObserveAllocatesNothing(t *testing.T) {
 	for _, m := range methods {
-		n, test := newNoise(13, 0.02, 0.3, 0.01), newTest(t, TestConfig{Method: m})
+		n, test := newNoise(13, 0.02, 0.3, 0.01), newTest(t, Config{Method: m})
 		for range 100 {
 			observe(t, test, n.next())
 		}
@@ -434,7 +434,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	for _, m := range methods {
 		b.Run(m.String(), func(b *testing.B) {
-			n, test := newNoise(13, 0.02, 0.3, 0.01), newTest(b, TestConfig{Method: m})
+			n, test := newNoise(13, 0.02, 0.3, 0.01), newTest(b, Config{Method: m})
 			xs := make([]float64, 4096)
 			for i := range xs {
 				xs[i] = n.next()
@@ -449,4 +449,23 @@ func BenchmarkObserve(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestNamesOfMethods(t *testing.T) {
+	names := ""
+	for _, m := range append(methods[:len(methods):len(methods)], 99) {
+		names += m.String() + " "
+	}
+	require.Equal(t, "cusum ewma raw bocd greyhound resihp Method(99) ", names)
+}
+
+// TestTheLevelRisesToTheCapOnly has a series that rises by less a sample than the baseline may, and a test that never alarms.
+func TestTheLevelRisesToTheCapOnly(t *testing.T) {
+	n, test := newNoise(81, 0.01, 0.3, 0), newTest(t, Config{Threshold: 1e6})
+	for i := range 50_000 {
+		observe(t, test, n.next()+2e-6*float64(i))
+	}
+	require.Greater(t, test.Level(), 0.02)
+	require.Less(t, test.Level(), 0.035)
+	require.Equal(t, 1e6, test.Config().Threshold)
 }

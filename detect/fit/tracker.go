@@ -1,4 +1,4 @@
-package detect
+package fit
 
 import (
 	"errors"
@@ -9,7 +9,11 @@ import (
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
-const trackerFormat = "lockstep/detect.tracker"
+// format and version of the saved form of a Tracker; others are refused.
+const (
+	format  = "lockstep/detect/fit"
+	version = 1
+)
 
 // TrackerConfig configures a Tracker. The zero value is valid.
 type TrackerConfig struct {
@@ -71,9 +75,9 @@ type Tracker struct {
 	spread float64    // mean absolute relative residual, for the weights
 }
 
-// NewTracker returns a Tracker that begins with the coefficients of a Fit, whose report
+// NewTracker returns a Tracker that begins with the coefficients of Solve, whose report
 // tells the scale of the residuals.
-func NewTracker(c Coeff, report FitReport, cfg TrackerConfig) (*Tracker, error) {
+func NewTracker(c Coeff, report Report, cfg TrackerConfig) (*Tracker, error) {
 	if err := errors.Join(cfg.Validate(), c.Validate()); err != nil {
 		return nil, err
 	}
@@ -158,7 +162,7 @@ func (t *Tracker) move() {
 
 // Reset begins anew with other coefficients, such as those after a repair.
 func (t *Tracker) Reset(c Coeff) error {
-	next, err := NewTracker(c, FitReport{Scale: t.spread}, t.cfg)
+	next, err := NewTracker(c, Report{Scale: t.spread}, t.cfg)
 	if err == nil {
 		*t = *next
 	}
@@ -185,15 +189,15 @@ func (t *Tracker) image() *trackerImage {
 
 // Snapshot writes configuration and state for RestoreTracker.
 func (t *Tracker) Snapshot(w io.Writer) error {
-	return snapshot.WriteJSON(w, "detect: snapshot", trackerFormat, version, t.image())
+	return snapshot.WriteJSON(w, "fit: snapshot", format, version, t.image())
 }
 
 // RestoreTracker reads what Snapshot of a Tracker wrote. ErrInvalid for bytes that are
 // cut short, changed, of another version or of no possible Tracker.
 func RestoreTracker(r io.Reader) (*Tracker, error) {
-	const op = "detect: restore"
+	const op = "fit: restore"
 	var img trackerImage
-	body, err := snapshot.ReadJSON(r, op, trackerFormat, version, &img)
+	body, err := snapshot.ReadJSON(r, op, format, version, &img)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +212,7 @@ func RestoreTracker(r io.Reader) (*Tracker, error) {
 }
 
 func trackerOf(img *trackerImage) (*Tracker, error) {
-	t, err := NewTracker(img.First, FitReport{Scale: img.Spread}, img.Config)
+	t, err := NewTracker(img.First, Report{Scale: img.Spread}, img.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package detect
+package change
 
 import (
 	"errors"
@@ -56,10 +56,14 @@ type Test interface {
 	// Observe takes the next sample. ErrInvalid for NaN and infinities, which change nothing.
 	Observe(x float64) (Decision, error)
 	// Tune changes what a test decides by and keeps what it has learned. ErrInvalid for another Method, Warmup, Lag or Support.
-	Tune(cfg TestConfig) error
+	Tune(cfg Config) error
 	// Reset forgets everything but the configuration.
 	Reset()
-	// Snapshot writes configuration and state for RestoreTest.
+	// Level returns where the healthy series lies; 0 while that is learned.
+	Level() float64
+	// Config returns the configuration, with the defaults filled in.
+	Config() Config
+	// Snapshot writes configuration and state for Restore.
 	Snapshot(w io.Writer) error
 }
 
@@ -71,9 +75,9 @@ type Predictive interface {
 	ObserveExpected(x, expected float64) (Decision, error)
 }
 
-// TestConfig configures a Test. The zero value is valid. Scales are robust
+// Config configures a Test. The zero value is valid. Scales are robust
 // standard deviations that the test learns.
-type TestConfig struct {
+type Config struct {
 	Method           Method  `json:"method,omitempty"`           // which test
 	Warmup           int     `json:"warmup,omitempty"`           // samples that the first baseline is learned from, 8 to 4096; 0 means 30
 	Lag              int     `json:"lag,omitempty"`              // samples that learning stays behind, so that what is found in time is never learned; 1 to 4096; 0 means 30
@@ -93,11 +97,11 @@ type TestConfig struct {
 	DisableWhitening bool    `json:"disableWhitening,omitempty"` // samples are not freed of the correlation with their predecessors
 }
 
-// most is the largest count in a TestConfig.
+// most is the largest count in a Config.
 const most = 4096
 
 // Validate reports every fault of c, joined.
-func (c TestConfig) Validate() error {
+func (c Config) Validate() error {
 	var errs []error
 	count := func(field string, n, least, limit int) {
 		if n != 0 && (n < least || n > limit) {
@@ -145,7 +149,7 @@ func thresholds(m Method) (least, limit float64) {
 	return 1e-3, 1 - 1e-9
 }
 
-func (c TestConfig) withDefaults() TestConfig {
+func (c Config) withDefaults() Config {
 	orInt := func(p *int, d int) {
 		if *p == 0 {
 			*p = d
@@ -187,7 +191,7 @@ func (c TestConfig) withDefaults() TestConfig {
 }
 
 // tunable reports what keeps a test of configuration c from being tuned to next; both have their defaults.
-func (c TestConfig) tunable(next TestConfig) error {
+func (c Config) tunable(next Config) error {
 	const reason = "cannot be tuned; make a new test"
 	switch {
 	case next.Method != c.Method:
@@ -204,8 +208,8 @@ func (c TestConfig) tunable(next TestConfig) error {
 	return nil
 }
 
-// NewTest returns the test that cfg asks for. It is a Predictive where Method is ResiHP.
-func NewTest(cfg TestConfig) (Test, error) {
+// New returns the test that cfg asks for. It is a Predictive where Method is ResiHP.
+func New(cfg Config) (Test, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package detect
+package fit
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/detect/internal/num"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 )
 
@@ -30,7 +31,7 @@ func (c Coeff) Validate() error {
 // Time returns what a chunk with the micro-batch b takes, to the nearest nanosecond.
 // Times beyond those of time.Duration are the largest one.
 func (c Coeff) Time(b perfmodel.Batch) time.Duration {
-	return quantise(c.nanos(b))
+	return num.Duration(c.nanos(b))
 }
 
 func (c Coeff) nanos(b perfmodel.Batch) float64 {
@@ -42,17 +43,6 @@ func (c Coeff) array() [3]float64 { return [3]float64{c.Alpha, c.Beta, c.Fixed} 
 // terms are the names of the coefficients; immutable.
 var terms = [3]string{"Alpha", "Beta", "Fixed"}
 
-// quantise rounds nanoseconds; what is not in the range of time.Duration is held there.
-func quantise(ns float64) time.Duration {
-	switch {
-	case !(ns > 0):
-		return 0
-	case ns >= math.MaxInt64:
-		return math.MaxInt64
-	}
-	return time.Duration(math.Floor(float64(ns) + 0.5))
-}
-
 // Sample is one measurement to fit: a chunk, or several of the same kind and stage summed up.
 type Sample struct {
 	Batch perfmodel.Batch // micro-batch, or the sum of them
@@ -60,16 +50,16 @@ type Sample struct {
 	Took  time.Duration   // time on the device, above 0
 }
 
-// FitOptions say what to fit. The zero value is valid: a part a token and a part a pair.
-type FitOptions struct {
+// Options say what to fit. The zero value is valid: a part a token and a part a pair.
+type Options struct {
 	Fixed     bool    // a part for each chunk is fitted as well
 	Linear    bool    // there is no part for each pair, as with the gradient of weights
-	Classes   bool    // FitRates: the stages between the first and the last share their coefficients
+	Classes   bool    // detect.FitRates: the stages between the first and the last share their coefficients
 	MinSpread float64 // least part of a term, in [0, 1), that the other terms must not explain; 0 means 0.02
 }
 
-// FitReport says how good a fit is.
-type FitReport struct {
+// Report says how good a fit is.
+type Report struct {
 	Samples   int     // samples given
 	Outliers  int     // samples beyond 4.7 scales of the fit, which did not count
 	MAPE      float64 // mean absolute relative error over all samples; a fraction
@@ -79,10 +69,9 @@ type FitReport struct {
 }
 
 const (
-	maxTokens = 1 << 48 // most tokens of a micro-batch
-	maxPairs  = 1e30    // most pairs of a batch; a million documents of a million tokens have 1e18
-	fitRounds = 40      // most rounds of reweighting
-	biweight  = 4.685   // scales beyond which a sample does not count: 95 % efficient for normal errors
+	maxPairs  = 1e30  // most pairs of a batch; a million documents of a million tokens have 1e18
+	fitRounds = 40    // most rounds of reweighting
+	biweight  = 4.685 // scales beyond which a sample does not count: 95 % efficient for normal errors
 )
 
 // fitter is one fit in progress. Rows are relative to the predicted time, since errors
@@ -96,37 +85,37 @@ type fitter struct {
 	scratch []float64
 }
 
-// Fit finds the coefficients of a chunk kind on a stage that suit the samples best:
+// Solve finds the coefficients of a chunk kind on a stage that suit the samples best:
 // non-negative least squares of relative errors, made robust. Samples of
 // replicas of a stage are fitted together; a slow one among them is outvoted.
 // ErrUnidentifiable where the samples do not determine them, ErrInvalid for a sample that
 // cannot be.
-func Fit(samples []Sample, o FitOptions) (Coeff, FitReport, error) {
+func Solve(samples []Sample, o Options) (Coeff, Report, error) {
 	f := fitter{samples: samples, use: [3]bool{true, !o.Linear, o.Fixed}}
 	if err := f.check(&o); err != nil {
-		return Coeff{}, FitReport{}, err
+		return Coeff{}, Report{}, err
 	}
 	f.weight = make([]float64, len(samples))
 	f.scratch = make([]float64, len(samples))
 	condition, err := f.identify(o.MinSpread)
 	if err != nil {
-		return Coeff{}, FitReport{}, err
+		return Coeff{}, Report{}, err
 	}
 	c := f.solve()
 	if err := c.Validate(); err != nil {
-		return Coeff{}, FitReport{}, err
+		return Coeff{}, Report{}, err
 	}
 	r := f.report(c)
 	r.Condition = condition
 	return c, r, nil
 }
 
-func (f *fitter) check(o *FitOptions) error {
+func (f *fitter) check(o *Options) error {
 	if o.MinSpread == 0 {
 		o.MinSpread = 0.02
 	}
 	if !(o.MinSpread > 0 && o.MinSpread < 1) {
-		return invalid("fit", "MinSpread", text(o.MinSpread), "want 0 to less than 1")
+		return invalid("solve", "MinSpread", text(o.MinSpread), "want 0 to less than 1")
 	}
 	want := 0
 	for _, used := range f.use {
@@ -145,16 +134,22 @@ func (f *fitter) check(o *FitOptions) error {
 	return nil
 }
 
+// Validate reports what cannot be about s.
+func (s Sample) Validate() error { return s.check("sample") }
+
+// Expected returns what s should have taken by c, to the nearest nanosecond, held to the largest time.
+func (s Sample) Expected(c Coeff) time.Duration { return num.Duration(dot(c, s.row(1))) }
+
 func (s *Sample) check(field string) error {
 	switch {
 	case s.Took <= 0:
-		return invalid("fit", field+".Took", s.Took.String(), "want more than 0")
+		return invalid("solve", field+".Took", s.Took.String(), "want more than 0")
 	case s.Batch.Tokens < 1:
-		return invalid("fit", field+".Batch.Tokens", strconv.FormatInt(s.Batch.Tokens, 10), "want at least 1")
+		return invalid("solve", field+".Batch.Tokens", strconv.FormatInt(s.Batch.Tokens, 10), "want at least 1")
 	case !(s.Batch.Pairs >= 0 && s.Batch.Pairs <= maxPairs):
-		return invalid("fit", field+".Batch.Pairs", text(s.Batch.Pairs), "want 0 to "+text(maxPairs))
+		return invalid("solve", field+".Batch.Pairs", text(s.Batch.Pairs), "want 0 to "+text(maxPairs))
 	case s.Count < 0:
-		return invalid("fit", field+".Count", strconv.Itoa(s.Count), "want at least 0")
+		return invalid("solve", field+".Count", strconv.Itoa(s.Count), "want at least 0")
 	}
 	return nil
 }
@@ -269,11 +264,11 @@ func (f *fitter) spread(c Coeff) float64 {
 		f.scratch[i] = math.Abs(float64(s.Took)/f.predict(c, s) - 1)
 	}
 	slices.Sort(f.scratch)
-	return max(madScale*middle(f.scratch), 1e-12)
+	return max(num.MADScale*num.Median(f.scratch), 1e-12)
 }
 
-func (f *fitter) report(c Coeff) FitReport {
-	r := FitReport{Samples: len(f.samples), Scale: f.spread(c)}
+func (f *fitter) report(c Coeff) Report {
+	r := Report{Samples: len(f.samples), Scale: f.spread(c)}
 	for i := range f.samples {
 		s := &f.samples[i]
 		e := math.Abs(float64(s.Took)/f.predict(c, s) - 1)
