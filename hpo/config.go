@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
@@ -165,6 +166,9 @@ func (a *ASHA) validate(bad func(field, value, reason string)) error {
 	if a.RunOn < 0 || a.RunOn > maxBracket {
 		bad("RunOn", fmt.Sprint(a.RunOn), "must be between 0 and 2^30")
 	}
+	if !utf8.ValidString(a.Study) {
+		bad("Study", errtext.Quote(a.Study), "must be UTF-8")
+	}
 	if len(a.Levels) > maxBrackets {
 		bad("Levels", fmt.Sprint(len(a.Levels)), "must be at most 64")
 		return nil
@@ -215,6 +219,9 @@ func (p *PBT) validate(bad func(field, value, reason string)) {
 			bad(field+".Name", errtext.Quote(param.Name), "stands twice")
 		}
 		seen[param.Name] = true
+		if !utf8.ValidString(param.Name) {
+			bad(field+".Name", errtext.Quote(param.Name), "must be UTF-8")
+		}
 		if param.Low > param.High {
 			bad(field+".Low", fmt.Sprint(param.Low), "must not be above High")
 		}

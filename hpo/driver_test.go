@@ -13,7 +13,7 @@ import (
 
 // sequences is how many random sequences of events the property tests run in total, without -short. The full claim is
 // checked with go test ./hpo -run Random -sequences 1000000.
-var sequences = flag.Int("sequences", 30_000, "random sequences of events")
+var sequences = flag.Int("sequences", 20_000, "random sequences of events")
 
 // runs returns how many of the sequences a test runs that has one part in so many of them.
 func runs(part int) int {
@@ -73,6 +73,9 @@ type driver struct {
 	seq    uint64
 	odd    bool // metrics may be NaN or infinite
 	most   int  // trials
+	added  int
+	over   []TrialID // stopped
+	forget bool      // some of them are forgotten, and some of those added again
 	decide func(d Decision)
 	begin  func(s Start)
 	before func(batch []Report)
@@ -91,8 +94,8 @@ func newTwin(t testing.TB, cfg Config) *twin {
 // step does one random thing.
 func (d *driver) step() {
 	switch p := d.rng.IntN(20); {
-	case p < 4 && len(d.ids) < d.most:
-		d.add()
+	case p < 4 && d.added < d.most:
+		d.add(TrialID(fmt.Sprintf("t%d", d.added)))
 	case p < 8:
 		d.next(1 + d.rng.IntN(3))
 	case p == 8 && len(d.on) > 0:
@@ -101,17 +104,33 @@ func (d *driver) step() {
 		d.fail(d.ids[d.rng.IntN(len(d.ids))])
 	case p == 10 && len(d.sent) > 0:
 		d.again()
+	case p == 11 && d.forget && len(d.over) > 0:
+		d.drop(d.over[d.rng.IntN(len(d.over))])
 	default:
 		d.progress()
 	}
 	d.check()
 }
 
-func (d *driver) add() {
-	id := TrialID(fmt.Sprintf("t%d", len(d.ids)))
+func (d *driver) add(id TrialID) {
+	d.added++
 	d.ids = append(d.ids, id)
 	for _, w := range d.twins {
 		require.NoError(d.t, w.s.Add(w.called(id)))
+	}
+}
+
+// drop forgets a trial that is over, and may add another of its name.
+func (d *driver) drop(id TrialID) {
+	is := func(other TrialID) bool { return other == id }
+	d.ids, d.over = slices.DeleteFunc(d.ids, is), slices.DeleteFunc(d.over, is)
+	d.sent = slices.DeleteFunc(d.sent, func(r Report) bool { return r.Trial == id })
+	delete(d.try, id)
+	for _, w := range d.twins {
+		require.NoError(d.t, w.s.Forget(w.called(id)))
+	}
+	if d.rng.IntN(2) == 0 {
+		d.add(id)
 	}
 }
 
@@ -246,6 +265,9 @@ func (d *driver) obey(decisions []Decision) {
 		}
 		switch x.Action {
 		case Pause, Stop:
+			if x.Action == Stop && !slices.Contains(d.over, x.Trial) {
+				d.over = append(d.over, x.Trial)
+			}
 			d.on = slices.DeleteFunc(d.on, func(id TrialID) bool { return id == x.Trial })
 		case Copy:
 			require.NotEqual(d.t, x.Trial, x.Source)

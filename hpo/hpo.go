@@ -34,7 +34,7 @@ const (
 	ReasonComplete lockstep.Reason = "complete"        // ReasonComplete: it has run to the end.
 	ReasonFew      lockstep.Reason = "too-few"         // ReasonFew: there are not enough others to judge it by.
 	ReasonNumber   lockstep.Reason = "not-a-number"    // ReasonNumber: its metric is not finite.
-	ReasonLate     lockstep.Reason = "late"            // ReasonLate: the report is of an earlier attempt and was passed over.
+	ReasonLate     lockstep.Reason = "late"            // ReasonLate: the report is of an earlier attempt, of which nothing is needed, and was passed over.
 	ReasonOver     lockstep.Reason = "already-over"    // ReasonOver: it was stopped before.
 	ReasonFailed   lockstep.Reason = "failed"          // ReasonFailed: it failed for good.
 	ReasonRestart  lockstep.Reason = "to-be-restarted" // ReasonRestart: Next will start it again.
@@ -46,7 +46,7 @@ type Decision struct {
 	Trial   TrialID         // Trial is whom it concerns.
 	Attempt uint32          // Attempt is which of its attempts; that of Copy is the one to begin.
 	Action  Action          // Action is what to do.
-	Level   uint64          // Level is the step of the rung it was decided at; 0 if at none.
+	Level   uint64          // Level is the step of the rung it was decided at, with Copy that of Source's score; 0 if at none.
 	Reason  lockstep.Reason // Reason is why.
 	Source  TrialID         // Source is whom to copy, with Copy.
 	Turns   []Turn          // Turns are the changes to its hyperparameters, with Copy; the receiver owns them.
@@ -58,7 +58,7 @@ type Start struct {
 	Attempt uint32  // Attempt is 1 for its first; its reports repeat it.
 	Bracket int     // Bracket is where it competes, from 0.
 	From    uint64  // From is the last step that it reported, 0 for none; an earlier checkpoint will do, and so will none.
-	Until   uint64  // Until is the step at which there is something to decide; 0 if at any.
+	Until   uint64  // Until is the next step at which there is something to decide; 0 if at any. After Continue, see Running.
 }
 
 // FailKind says how a trial came to an end that the search did not ask for.

@@ -296,10 +296,15 @@ func (s *Scheduler) next() (int32, bool) {
 
 func (s *Scheduler) start(slot int32) Start {
 	t := &s.trials[slot]
-	return Start{Trial: t.id, Attempt: t.attempt, Bracket: s.rule.bracket(slot), From: t.step, Until: s.rule.until(slot)}
+	until := s.rule.until(slot)
+	if end := s.rule.end(slot); end > 0 {
+		until = min(until, end) // the next judgement may be due past the end
+	}
+	return Start{Trial: t.id, Attempt: t.attempt, Bracket: s.rule.bracket(slot), From: t.step, Until: until}
 }
 
-// Quiescent says that nothing runs, and that nothing can start until a trial is added: the search is over.
+// Quiescent says that nothing runs, and that nothing can start until a trial is added (or, where Shift said that none that
+// never ran may be started, until it says otherwise): the search is over.
 func (s *Scheduler) Quiescent() bool {
 	return s.counts[running] == 0 && s.counts[again] == 0 && (s.closed || s.counts[waiting] == 0) && !s.rule.ready()
 }

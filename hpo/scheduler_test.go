@@ -183,6 +183,14 @@ func TestTiesWithinABatch(t *testing.T) {
 		require.Len(t, starts, 1)
 		require.Equal(t, []TrialID{"a", "b"}[seq], starts[0].Trial)
 	}
+	for _, order := range [][2]TrialID{{"a", "b"}, {"b", "a"}} {
+		s := begin(t, Config{ASHA: &ASHA{Max: 9, Eta: 2}}, "b", "a")
+		_, err := s.Report(Report{Trial: order[0], Step: 1, Seq: 7}, Report{Trial: order[1], Step: 1, Seq: 7})
+		require.NoError(t, err)
+		starts, _ := s.Next(9)
+		require.Len(t, starts, 1)
+		require.Equal(t, TrialID("a"), starts[0].Trial, "of one Seq the lower ID is the earlier")
+	}
 }
 
 // A report that jumps over rungs counts at the highest it reached, and the others are passed; it does not count at a low

@@ -42,7 +42,8 @@ type Shift struct {
 // Devices that nobody is going to be started on go to the best trial, as far as it gets further with them in spite
 // of the cost of resizing, then to the next. sizes is what trials have now; one that is not in it has one device.
 //
-// It is for asynchronous successive halving; another rule is ErrConflict. It costs O(n log n) in trials.
+// It is for asynchronous successive halving; another rule is ErrConflict. It costs O(n log n) in trials, and for each that runs
+// O(Most) if Speedup is given.
 func (s *Scheduler) Shift(now time.Time, d Deadline, sizes []Size) (Shift, error) {
 	a, ok := s.rule.(*asha)
 	if !ok {
@@ -69,8 +70,14 @@ func (s *Scheduler) Shift(now time.Time, d Deadline, sizes []Size) (Shift, error
 		s.finish(slot)
 		out.Stopped = append(out.Stopped, Decision{Trial: t.id, Attempt: t.attempt, Action: Stop, Reason: ReasonDeadline})
 	}
+	out.Sizes = s.share(&d, left, on, sizes)
+	return out, nil
+}
+
+// share returns the devices of those who run on, the best first, after some are kept for those who may be started.
+func (s *Scheduler) share(d *Deadline, left uint64, on []int32, sizes []Size) []Size {
 	reserved := s.counts[again]
-	if out.Explore {
+	if !s.closed {
 		reserved += s.counts[waiting]
 	}
 	extra := max(0, d.Devices-len(on)-reserved)
@@ -78,13 +85,14 @@ func (s *Scheduler) Shift(now time.Time, d Deadline, sizes []Size) (Shift, error
 	for _, x := range sizes {
 		has[x.Trial] = x.Devices
 	}
+	var out []Size
 	for _, slot := range on {
 		id := s.trials[slot].id
 		n := d.size(left, max(1, has[id]), 1+extra)
 		extra -= n - 1
-		out.Sizes = append(out.Sizes, Size{id, n})
+		out = append(out, Size{id, n})
 	}
-	return out, nil
+	return out
 }
 
 // ranked returns trials that are not done, the best first: the higher rung first, then the better metric at it.
@@ -172,7 +180,11 @@ func (d *Deadline) size(left uint64, has, most int) int {
 	best := has
 	hi, lo := bits.Mul64(left, d.speed(has))
 	after := left - min(left, uint64(d.Resize))
-	for n := has + 1; n <= most; n++ {
+	from := has + 1
+	if d.Speedup == nil {
+		from = max(from, most) // the more the better
+	}
+	for n := from; n <= most; n++ {
 		if h, l := bits.Mul64(after, d.speed(n)); h > hi || h == hi && l > lo {
 			best, hi, lo = n, h, l
 		}

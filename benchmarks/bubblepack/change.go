@@ -39,21 +39,27 @@ func (p *program) change() error {
 			}
 			after, overruns = append(after, n), overruns+o
 		}
-		slices.Sort(after)
-		at := func(q int) int { return after[min(len(after)*q/100, len(after)-1)] }
-		within, _ := slices.BinarySearch(after, 6)
-		share := float64(within) / float64(repeats)
-		table.Add(c.name, fmt.Sprint(at(50)), fmt.Sprint(at(90)), fmt.Sprint(at(99)), fmt.Sprint(at(100)), fmt.Sprintf("%.3f", share), fmt.Sprintf("%.2f", float64(overruns)/float64(repeats)))
-		if c.scatter != 1 {
-			p.Target(harness.Target{Name: "change/" + c.name + "/median", Value: float64(at(50)), Unit: "windows", Limit: 15})
-			p.Target(harness.Target{Name: "change/" + c.name + "/p90", Value: float64(at(90)), Unit: "windows", Limit: 30})
-		} else {
-			p.Result("change/"+c.name+"/within-5", share, "of-runs")
-			p.Target(harness.Target{Name: "change/" + c.name + "/p90", Value: float64(at(90)), Unit: "windows", Limit: 5})
-		}
+		p.found(table, c.name, c.scatter != 1, after, overruns)
 	}
 	p.Table(table)
 	return p.again()
+}
+
+// found prints after how many windows a change was found in each run, and the overruns until then in all.
+func (p *program) found(table *harness.Table, name string, scatter bool, after []int, overruns int) {
+	slices.Sort(after)
+	at := func(q int) int { return after[min(len(after)*q/100, len(after)-1)] }
+	within, _ := slices.BinarySearch(after, 6)
+	runs := float64(len(after))
+	share := float64(within) / runs
+	table.Add(name, fmt.Sprint(at(50)), fmt.Sprint(at(90)), fmt.Sprint(at(99)), fmt.Sprint(at(100)), fmt.Sprintf("%.3f", share), fmt.Sprintf("%.2f", float64(overruns)/runs))
+	if scatter {
+		p.Target(harness.Target{Name: "change/" + name + "/median", Value: float64(at(50)), Unit: "windows", Limit: 15})
+		p.Target(harness.Target{Name: "change/" + name + "/p90", Value: float64(at(90)), Unit: "windows", Limit: 30})
+		return
+	}
+	p.Result("change/"+name+"/within-5", share, "of-runs")
+	p.Target(harness.Target{Name: "change/" + name + "/p90", Value: float64(at(90)), Unit: "windows", Limit: 5})
 }
 
 // again prints what is made after jitter has doubled for good, once the packer has stopped and armed itself anew.

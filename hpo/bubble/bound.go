@@ -75,7 +75,8 @@ func (s *simplex) add(window, supply int, x *choice, share int64, cfg *Config) {
 // Knapsack returns the most that a packer can make if windows and steps are as long as predicted and pauses come at
 // safe points only: an integer knapsack over each window, and with ResidentSet the best set for each stage. It is the
 // exact optimum wherever quanta are multiples of a common time that is not too fine, and a bound above it elsewhere;
-// trial-steps that are left and members that stages share are not counted, and neither are sets past the first 4096. It is for comparison and decides nothing.
+// trial-steps that are left and members that stages share are not counted, and neither are sets past the first 4096. It
+// is for comparison and decides nothing.
 func Knapsack(cfg Config) (float64, error) {
 	if err := cfg.Validate(); err != nil {
 		return 0, err
@@ -99,7 +100,7 @@ func Knapsack(cfg Config) (float64, error) {
 		for _, s := range sets {
 			most = max(most, p.stage(&cfg, all, stage, s, packCells(len(sets), len(all))))
 		}
-		sum += most
+		sum = addSat(sum, most)
 	}
 	return float64(sum) / float64(cfg.Quanta), nil
 }
@@ -115,7 +116,8 @@ func (p *pack) stage(cfg *Config, all []choice, stage int, may set, cells int64)
 		for i := range all {
 			quanta[i], worth[i] = all[i].quantum(cfg.Quanta, w.share()), all[i].worth
 		}
-		sum += p.most(int64(w.End-w.Start-cfg.Resume-cfg.Pause), quanta, worth, may.suits(all, w.Kind), cells, false)
+		room := int64(w.End - w.Start - cfg.Resume - cfg.Pause)
+		sum = addSat(sum, p.most(room, quanta, worth, may.suits(all, w.Kind), cells, false))
 	}
 	return sum
 }

@@ -1,6 +1,7 @@
 package bubble
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -125,6 +126,14 @@ func (r *rule) full(s set, spare lockstep.Bytes, members []int64) bool {
 		}
 	}
 	return true
+}
+
+// addSat returns a+b, held at the largest int64. It takes no negative numbers.
+func addSat(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // mulDiv returns a*b/c rounded down and held at the largest int64. It takes no negative numbers, and c of at least 1.

@@ -5,9 +5,11 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/hpo/fusion"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
@@ -177,39 +179,46 @@ func (c Config) withDefaultMiss() int64 {
 func (c *Config) validateBundles() (errs []error) {
 	points := 0
 	ids := make(map[BundleID]bool, len(c.Bundles))
-	for i, b := range c.Bundles {
+	for i := range c.Bundles {
+		b := &c.Bundles[i]
 		field := at("Bundles", i)
-		bad := func(name, value, reason string) {
-			errs = append(errs, invalid("config", field+"."+name, value, reason))
-		}
-		switch {
-		case b.ID == "":
-			bad("ID", "", "must not be empty")
-		case ids[b.ID]:
+		if b.ID != "" && ids[b.ID] {
 			errs = append(errs, fault(lockstep.ErrDuplicate, "config", field+".ID", string(b.ID), "stands twice"))
 		}
 		ids[b.ID] = true
-		if b.Members < 0 {
-			bad("Members", strconv.FormatInt(b.Members, 10), "must not be negative")
-		}
-		if b.Steps < 0 || b.Steps > math.MaxInt64/maxQuanta {
-			bad("Steps", strconv.FormatInt(b.Steps, 10), "must be from 0 to "+strconv.FormatInt(math.MaxInt64/maxQuanta, 10))
-		}
-		if b.Weight < 0 || b.Weight > maxWeight {
-			bad("Weight", strconv.FormatInt(b.Weight, 10), "must be from 0 to "+strconv.Itoa(maxWeight))
-		}
-		if _, err := fusion.NewProfile(b.Points); err != nil {
-			errs = append(errs, err)
-		}
-		for _, p := range b.Points {
-			if p.Fused > maxFused || p.Step > maxSpan {
-				bad("Points", strconv.Itoa(p.Fused)+" in "+p.Step.String(), "more than "+strconv.Itoa(maxFused)+" or longer than "+maxSpan.String())
-			}
-		}
 		points += len(b.Points)
+		errs = append(errs, b.validate(field)...)
 	}
 	if points > maxChoices {
 		errs = append(errs, invalid("config", "Bundles", strconv.Itoa(points)+" points", "must be at most "+strconv.Itoa(maxChoices)))
+	}
+	return errs
+}
+
+// validate returns the faults of b, which is at field.
+func (b *Bundle) validate(field string) (errs []error) {
+	bad := func(name, value, reason string) {
+		errs = append(errs, invalid("config", field+"."+name, value, reason))
+	}
+	if b.ID == "" || !utf8.ValidString(string(b.ID)) {
+		bad("ID", errtext.Quote(b.ID), "must be UTF-8 and not empty")
+	}
+	if b.Members < 0 {
+		bad("Members", strconv.FormatInt(b.Members, 10), "must not be negative")
+	}
+	if b.Steps < 0 || b.Steps > math.MaxInt64/maxQuanta {
+		bad("Steps", strconv.FormatInt(b.Steps, 10), "must be from 0 to "+strconv.FormatInt(math.MaxInt64/maxQuanta, 10))
+	}
+	if b.Weight < 0 || b.Weight > maxWeight {
+		bad("Weight", strconv.FormatInt(b.Weight, 10), "must be from 0 to "+strconv.Itoa(maxWeight))
+	}
+	if _, err := fusion.NewProfile(b.Points); err != nil {
+		errs = append(errs, err)
+	}
+	for _, p := range b.Points {
+		if p.Fused > maxFused || p.Step > maxSpan {
+			bad("Points", strconv.Itoa(p.Fused)+" in "+p.Step.String(), "more than "+strconv.Itoa(maxFused)+" or longer than "+maxSpan.String())
+		}
 	}
 	return errs
 }

@@ -35,21 +35,25 @@ func (p *pack) most(room int64, quanta, worth []int64, may set, limit int64, up 
 			return most
 		}
 	}
-	n := int(room / cell)
-	p.best = grow(p.best, n+1)
+	return p.fill(room/cell, cell, quanta, worth, may, up && !exact)
+}
+
+// fill returns the most that quanta are worth in n cells, each as many whole cells long as it fills, or takes if up.
+func (p *pack) fill(n, cell int64, quanta, worth []int64, may set, up bool) int64 {
+	p.best = grow(p.best, int(n+1))
 	p.best[0] = 0
-	for at := 1; at <= n; at++ {
+	for at := int64(1); at <= n; at++ {
 		p.best[at] = p.best[at-1]
 		for i, q := range quanta {
 			if !may.has(i) {
 				continue
 			}
 			d := q / cell
-			if up && !exact && q%cell != 0 {
+			if up && q%cell != 0 {
 				d++
 			}
-			if d = max(d, 1); int64(at) >= d {
-				p.best[at] = max(p.best[at], p.best[int64(at)-d]+worth[i])
+			if d = max(d, 1); at >= d {
+				p.best[at] = max(p.best[at], addSat(p.best[at-d], worth[i]))
 			}
 		}
 	}

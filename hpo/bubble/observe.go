@@ -20,7 +20,7 @@ type Observation struct {
 
 // Observe takes in how a window went. Every window is to be observed, filled or not. It returns ReasonDrift, ReasonScale
 // or ReasonHarm when something has been found for which filling stops, in that window, in all of them, ReasonRearmed
-// when filling goes on, and nothing otherwise.
+// when filling goes on, and nothing otherwise. After ReasonRearmed other bundles may have to be loaded: see Residents.
 func (p *Packer) Observe(o Observation) (lockstep.Reason, error) {
 	if o.Window < 0 || o.Window >= len(p.windows) {
 		return "", fault(lockstep.ErrUnknown, "observe", "Window", strconv.Itoa(o.Window), "is none of Windows")
@@ -31,12 +31,12 @@ func (p *Packer) Observe(o Observation) (lockstep.Reason, error) {
 	}
 	p.counts.Windows++
 	p.counts.Overruns += int64(min(o.Overrun, 1))
-	p.counts.Harm += int64(o.Overrun)
+	p.counts.Harm = addSat(p.counts.Harm, int64(o.Overrun))
 	filled := s.open > 0 && s.filled
 	if filled {
 		p.counts.Filled++
 	}
-	s.last = int64(max(o.End+o.Overrun, time.Duration(s.last)))
+	s.last = max(addSat(int64(o.End), int64(o.Overrun)), s.last)
 	s.open, s.began, s.filled, s.closed = 0, 0, false, false
 	return p.learn(o.Window, int64(o.End-o.Start), filled, o.Overrun > 0), nil
 }
@@ -84,8 +84,7 @@ func (p *Packer) collect(u int64) lockstep.Reason {
 		_, _, wider := p.ranks(u)
 		var calm bool
 		if p.calm, calm = calmTest().against(p.calm, wider, int64(len(p.jitter.ends))+1); calm {
-			p.fresh = nil
-			p.arm()
+			p.rearm()
 			return ReasonRearmed
 		}
 	}
@@ -96,9 +95,17 @@ func (p *Packer) collect(u int64) lockstep.Reason {
 		return ""
 	}
 	p.jitter.setEnds(p.fresh)
+	p.rearm()
+	return ReasonRearmed
+}
+
+// rearm starts filling again. Windows that have begun stay as they are, since what is loaded may have changed.
+func (p *Packer) rearm() {
+	for i := range p.stages {
+		p.stages[i].closed = p.stages[i].open > 0
+	}
 	p.fresh = nil
 	p.arm()
-	return ReasonRearmed
 }
 
 // test puts the deviation of a window to the tests of its length and of the scatter of all.
@@ -197,7 +204,7 @@ type View struct {
 	Samples  int             // of windows, those in use, or, while not armed, those since
 	Windows  int64           // windows observed
 	Filled   int64           // of these, those in which a quantum was started
-	Overruns int64           // of these, those after which the main job had to wait
+	Overruns int64           // of those observed, those after which the main job had to wait
 	Harm     time.Duration   // how long it had to wait, summed up
 	Quanta   int64           // quanta started
 	Steps    float64         // trial-steps made by them

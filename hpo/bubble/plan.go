@@ -183,7 +183,8 @@ func (p *Packer) spent(choice int) bool {
 }
 
 // Residents returns what is to be loaded on the device of a stage before its windows come, by bundle and number fused;
-// with FreeSwitching, what is to be at hand. It is empty while nothing is planned. The slice is the caller's.
+// with FreeSwitching, what is to be at hand. It is empty until something is planned, and changes only in Calibrate and
+// when Observe returns ReasonRearmed. The slice is the caller's.
 func (p *Packer) Residents(stage int) []Resident {
 	if stage < 0 || stage >= len(p.stages) {
 		return nil

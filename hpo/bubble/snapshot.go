@@ -3,7 +3,6 @@ package bubble
 import (
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
@@ -77,7 +76,7 @@ func Restore(r io.Reader) (*Packer, error) {
 	}
 	p, err := New(img.Config)
 	if err != nil {
-		return nil, err
+		return nil, invalid("restore", "config", "", err.Error())
 	}
 	if field, reason := img.check(p); reason != "" {
 		return nil, invalid("restore", field, "", reason)
@@ -132,32 +131,19 @@ func (img *image) check(p *Packer) (field, reason string) {
 	if len(img.Windows) != len(p.windows) || len(img.Stages) != len(p.stages) || len(img.Left) != len(p.left) {
 		return "windows", "are not as many as configured"
 	}
-	if !ratiosFit(img.Ends, -million) || !ratiosFit(img.Steps, 1) || !slices.IsSorted(img.Ends) || !slices.IsSorted(img.Steps) {
-		return "samples", "out of range or out of order"
-	}
-	if !ratiosFit(img.Fresh, -million) || img.Armed && len(img.Fresh) > 0 {
-		return "fresh", "out of range"
-	}
-	enough := jitter{ends: img.Ends, steps: img.Steps}
-	switch img.Why {
-	case "", ReasonScale, ReasonHarm: // it has been armed
-		if img.Armed != (img.Why == "") || !enough.enough(p.miss) {
-			return "why", "does not go with the samples"
-		}
-	case ReasonSamples:
-		if img.Armed {
-			return "why", "does not go with armed"
-		}
-	default:
-		return "why", "is no reason"
+	if field, reason := img.checkSamples(p.miss); reason != "" {
+		return field, reason
 	}
 	for i, left := range img.Left {
 		if left < 0 || left > p.left[i] {
 			return at("left", i), "out of range"
 		}
 	}
-	if img.Counts.negative() {
+	if !img.Counts.fit() {
 		return "counts", "out of range"
+	}
+	if !img.Stakes.fit() || !stakeFits(img.Harm) || !stakeFits(img.Calm) {
+		return "stakes", "out of range"
 	}
 	for i := range img.Windows {
 		if reason := img.Windows[i].check(p); reason != "" {
@@ -167,9 +153,41 @@ func (img *image) check(p *Packer) (field, reason string) {
 	return img.checkStages(p)
 }
 
-func (c *counts) negative() bool {
-	return min(c.Windows, c.Filled, c.Overruns, c.Harm, c.Quanta, c.Work) < 0
+// checkSamples says what is impossible about the samples, and about filling with them.
+func (img *image) checkSamples(miss int64) (field, reason string) {
+	if !ratiosFit(img.Ends, -million) || !ratiosFit(img.Steps, 1) || !slices.IsSorted(img.Ends) || !slices.IsSorted(img.Steps) {
+		return "samples", "out of range or out of order"
+	}
+	if !ratiosFit(img.Fresh, -million) || img.Armed && len(img.Fresh) > 0 {
+		return "fresh", "out of range"
+	}
+	enough := jitter{ends: img.Ends, steps: img.Steps}
+	switch img.Why {
+	case "", ReasonScale, ReasonHarm: // it has been armed
+		if img.Armed != (img.Why == "") || !enough.enough(miss) {
+			return "why", "does not go with the samples"
+		}
+	case ReasonSamples:
+		if img.Armed {
+			return "why", "does not go with armed"
+		}
+	default:
+		return "why", "is no reason"
+	}
+	return "", ""
 }
+
+// fit says whether c can be what was counted. Only Harm can reach the largest number: by many overruns of many hours.
+func (c *counts) fit() bool {
+	const most = 1 << 60
+	return min(c.Windows, c.Filled, c.Overruns, c.Harm, c.Quanta, c.Work) >= 0 &&
+		max(c.Windows, c.Filled, c.Overruns, c.Quanta, c.Work) < most
+}
+
+func (s *stakes) fit() bool { return stakeFits(s.Longer) && stakeFits(s.Shorter) && stakeFits(s.Wider) }
+
+// stakeFits leaves room above every limit and below every loss, and none for a sum that runs over.
+func stakeFits(stake int64) bool { return stake > -1<<60 && stake < 1<<30 }
 
 func ratiosFit(ratios []int64, least int64) bool {
 	return len(ratios) <= maxSamples && !slices.ContainsFunc(ratios, func(r int64) bool { return r < least || r > mostOff })
@@ -177,6 +195,8 @@ func ratiosFit(ratios []int64, least int64) bool {
 
 func (w *windowImage) check(p *Packer) string {
 	switch {
+	case !w.Stakes.fit():
+		return "stakes out of range"
 	case w.Length < 1 || w.Length > int64(maxSpan):
 		return "length out of range"
 	case len(w.Seen) > p.cfg.Steady || !w.Learns && len(w.Seen) > 0:
@@ -196,30 +216,46 @@ func (img *image) checkStages(p *Packer) (field, reason string) {
 			members[b] = n
 		}
 	}
-	for i, s := range img.Stages {
-		field := "stages[" + strconv.Itoa(i) + "]"
-		switch {
-		case s.Last < 0 || s.Began < 0 || s.Began > s.Last:
-			return field, "times out of order"
-		case s.Open < 0 || s.Open > len(p.windows) || s.Open > 0 && p.cfg.Windows[s.Open-1].Stage != i:
-			return field, "is in none of its windows"
-		case s.Open == 0 && (s.Filled || s.Closed):
-			return field, "is in no window"
-		case s.Held>>len(p.choices) != 0:
-			return field, "holds what is not there"
+	for i := range img.Stages {
+		reason := img.Stages[i].check(p, i)
+		if reason == "" && !p.loads(i, img.Stages[i].Held, members) {
+			reason = "holds more than fits"
 		}
-		r := rule{all: p.choices, residency: p.cfg.Residency}
-		spare := p.cfg.Devices[i].spare()
-		for c := range p.choices {
-			if !s.Held.has(c) {
-				continue
-			}
-			x := &p.choices[c]
-			if !r.fits(x, spare, members) {
-				return field, "holds more than fits"
-			}
-			spare = r.load(x, spare, members)
+		if reason != "" {
+			return at("stages", i), reason
 		}
 	}
 	return "", ""
+}
+
+// check says what is impossible about s, which is the i-th stage.
+func (s *stageImage) check(p *Packer, i int) string {
+	switch {
+	case s.Last < 0 || s.Began < 0 || s.Began > s.Last:
+		return "times out of order"
+	case s.Open < 0 || s.Open > len(p.windows) || s.Open > 0 && p.cfg.Windows[s.Open-1].Stage != i:
+		return "is in none of its windows"
+	case s.Open == 0 && (s.Filled || s.Closed):
+		return "is in no window"
+	case s.Held>>len(p.choices) != 0:
+		return "holds what is not there"
+	}
+	return ""
+}
+
+// loads says whether a set fits the device of a stage, and takes its members.
+func (p *Packer) loads(stage int, held set, members []int64) bool {
+	r := rule{all: p.choices, residency: p.cfg.Residency}
+	spare := p.cfg.Devices[stage].spare()
+	for c := range p.choices {
+		if !held.has(c) {
+			continue
+		}
+		x := &p.choices[c]
+		if !r.fits(x, spare, members) {
+			return false
+		}
+		spare = r.load(x, spare, members)
+	}
+	return true
 }

@@ -42,6 +42,7 @@ type solver struct {
 	cell  int64
 	risk  []int64  // by cell, samples that say the window is over before a pause from there ends, and one
 	steps [][]step // by choice; nil if it may not run
+	gain  []int64  // by choice, what a quantum is worth as long as it is on the grid
 	value []int64  // by cell, expected worth from there less price for misses
 	miss  []int64  // by cell, expected risk times whole from there
 	next  []uint8
@@ -171,21 +172,49 @@ func mulDivFloor(length, ppm int64) int64 {
 
 // fillSteps lays the parts of each choice's quantum on the grid, to the nearest cell.
 func (s *solver) fillSteps() {
-	s.steps = grow(s.steps, len(s.quanta))
+	s.steps, s.gain = grow(s.steps, len(s.quanta)), grow(s.gain, len(s.quanta))
 	for i, q := range s.quanta {
-		s.steps[i] = s.steps[i][:0]
+		s.steps[i], s.gain[i] = s.steps[i][:0], s.worth[i]
 		if !s.may.has(i) {
 			continue
 		}
 		for _, p := range s.parts {
-			cells := max((mulDivUp(q, p.ratio, million)+s.cell/2)/s.cell, 1)
+			cells := s.cells(mulDivUp(q, p.ratio, million))
 			if n := len(s.steps[i]); n > 0 && s.steps[i][n-1].cells == cells {
 				s.steps[i][n-1].weight += p.weight
 			} else {
 				s.steps[i] = append(s.steps[i], step{cells, p.weight})
 			}
 		}
+		if q/s.cell < coarse && s.cell > 1 {
+			s.gain[i] = s.worthOnGrid(i, q)
+		}
 	}
+}
+
+// cells returns how many cells a time is, to the nearest, at least 1. Past the grid it is all the same how far.
+func (s *solver) cells(took int64) int64 {
+	cells := took / s.cell
+	if took%s.cell >= (s.cell+1)/2 {
+		cells++
+	}
+	return min(max(cells, 1), int64(len(s.value)))
+}
+
+// coarse is below how many cells a quantum is worth as much more or less as it is longer or shorter on the grid: in windows
+// of many hundred quanta several may end in a cell.
+const coarse = 4
+
+// worthOnGrid returns what a choice is worth in the time that a quantum of it takes on the grid.
+func (s *solver) worthOnGrid(i int, q int64) int64 {
+	cells, took := int64(0), int64(0)
+	for _, x := range s.steps[i] {
+		cells += x.weight * x.cells
+	}
+	for _, p := range s.parts {
+		took += p.weight * min(mulDivUp(q, p.ratio, million), 1<<50)
+	}
+	return max(mulDiv(s.worth[i]*cells, s.cell, max(took, 1)), 1)
 }
 
 // run works out the best policy at a price for each sample by which a miss happens. Of equal ones it stops rather than
@@ -207,7 +236,7 @@ func (s *solver) run(price int64) {
 					sum -= to.weight * price * lost
 				}
 			}
-			if v := s.worth[c] + sum/whole; v > best && !(s.strict && s.missOf(i, c, lost) > whole) {
+			if v := s.gain[c] + sum/whole; v > best && !(s.strict && s.missOf(i, c, lost) > whole) {
 				best, next = v, c
 			}
 		}
