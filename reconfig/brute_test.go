@@ -333,9 +333,9 @@ func hurt(r *rand.Rand, devs []Device) []Device {
 }
 
 func TestIsWithinThreePercentOfBruteForce(t *testing.T) {
-	n := 100
+	n := 60
 	if testing.Short() {
-		n = 15
+		n = 12
 	}
 	againstBrute(t, 0, n)
 }

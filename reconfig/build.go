@@ -34,7 +34,7 @@ func (p *planner) plan(l *layout, prev *Plan, o Options) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.budget = w.ops + p.budget/4
+		p.budget = w.ops + p.extra
 		out.Split, out.Migrations = p.migrations(runs, out.Split, max(1, o.Gap))
 	}
 	return p.seal(out, prev, o)
@@ -173,12 +173,12 @@ func appendExchanges(out []Group, p *Plan, layers int) []Group {
 		slicesOf := 1
 		for i := range p.Replicas {
 			holder[i] = p.Replicas[i].holder(first)
-			slicesOf = lcm(slicesOf, holder[i].Degree())
+			slicesOf = lcm(slicesOf, len(holder[i].Devices))
 		}
 		for slice := range slicesOf {
 			g := Group{Kind: DataGroup, Span: Span{first, end - first}, Slice: slice, Slices: slicesOf}
 			for _, s := range holder {
-				g.Devices = append(g.Devices, s.Devices[slice*s.Degree()/slicesOf])
+				g.Devices = append(g.Devices, s.Devices[slice*len(s.Devices)/slicesOf])
 			}
 			out = append(out, g)
 		}

@@ -24,16 +24,18 @@
 //
 // # Order of decision
 //
-// Neither job nor devices changed: the plan before, itself. Else candidates compete by Estimate.Iteration: the plan as it
-// is; its replicas mended; the same without the replicas that were hurt; and plans that change other replicas as well or
-// owe it nothing, which must gain [Options].Disturb. Ties: the plan as it is, fewer devices, fewer parameters to move,
-// the candidate found first. Candidates are improved by single moves until none helps or Options.Budget is spent, which
-// counts work and not time: to regroup, remove, insert, replace, reorder, swap, hand over or trade devices of stages. A
-// move is good if the replicas could then do more micro-batches in less than the slowest one takes now.
+// Neither job nor devices changed: the plan before, itself, if it passes Verify. No plan before and all devices healthy:
+// Job.Layout, if that can be. Else candidates compete by Estimate.Iteration: the plan as it is; its replicas mended, the
+// others with their devices and layers; the same without the replicas that were hurt; and plans that change other replicas
+// as well or owe it nothing, which must gain [Options].Disturb. Replicas that must be uniform change together. Ties: the
+// plan as it is, fewer devices, fewer parameters to move, the candidate found first. Candidates are improved by single
+// moves until none helps or Options.Budget is spent, which counts work and not time: to regroup, remove, insert, replace,
+// reorder, swap, hand over or trade devices of stages. A move is good if the replicas could then do more micro-batches in
+// less than the slowest one takes now. Up to 64 devices the best uniform plan competes as well.
 //
 // Inside a candidate: a group takes the fastest devices of a node (speed, memory, ID), of several degrees as fast the
 // least; ranks stay in order. Layers are divided so that the slowest stage takes least, then the sum, then the first in
-// lexical order; the even division and those of the plan before compete, and single layers move while simulation says
+// lexical order; the even division, one by one to the stage that then takes least, and those of the plan before compete, and single layers move while simulation says
 // so. A micro-batch goes where it ends first, then to the first replica. Devices are ordered by leaf, node and ID.
 //
 // # Errors

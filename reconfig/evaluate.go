@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
 // Evaluate returns what p takes on these devices as they are now, by simulating
@@ -136,7 +137,7 @@ func (w *world) evaluate(runs []running, split []int, moved []Migration) (Estima
 		}
 	}
 	e.Iteration = slices.Max(e.Replicas) + e.Sync
-	e.Memory = w.peakMemory(runs, split, joint != nil)
+	e.Memory = w.peakMemory(runs, split, moved)
 	return e, nil
 }
 
@@ -173,12 +174,16 @@ func (w *world) fluid() int64 {
 }
 
 // peakMemory returns the most that one device needs; 0 where none states its memory.
-func (w *world) peakMemory(runs []running, split []int, migrates bool) lockstep.Bytes {
-	most := int64(0)
+func (w *world) peakMemory(runs []running, split []int, moved []Migration) lockstep.Bytes {
 	if !w.limited {
 		return 0
 	}
-	seen := map[capKey]int64{}
+	type key struct {
+		layers, degree int32
+		peak, losses   int
+		first, last    bool
+	}
+	most, seen := int64(0), map[key]int64{}
 	for i := range runs {
 		r := &runs[i]
 		l := w.schedule(len(r.groups), max(split[i], 1))
@@ -186,14 +191,34 @@ func (w *world) peakMemory(runs []running, split []int, migrates bool) lockstep.
 			continue
 		}
 		for s, g := range r.groups {
-			key := capKey{int64(r.layers[s]), int32(len(g.devs)), int32(l.peaks[s]), int32(w.losses(split[i])), 0, s == 0, s == len(r.groups)-1}
-			need, ok := seen[key]
+			held := l.peaks[s] + w.guests(moved, i, s, len(r.groups))
+			k := key{r.layers[s], int32(len(g.devs)), held, w.losses(split[i]), s == 0, s == len(r.groups)-1}
+			need, ok := seen[k]
 			if !ok {
-				need = w.memory(key.degree, int(key.mem), key.first, key.last, l.peaks[s], w.losses(split[i]), len(runs))
-				seen[key] = need
+				need = w.memory(k.degree, int(k.layers), k.first, k.last, held, k.losses, len(runs))
+				seen[k] = need
 			}
 			most = max(most, need)
 		}
 	}
 	return lockstep.Bytes(most)
+}
+
+// guests returns for how many micro-batches of others a stage may keep activations
+// besides its own: of each owner for no more than its own pipeline would.
+func (w *world) guests(moved []Migration, host, stage, stages int) int {
+	count := map[int]int{}
+	for _, m := range moved {
+		if m.Host == host && m.Stage == stage {
+			count[m.Owner]++
+		}
+	}
+	sum := 0
+	for _, n := range count { // a sum does not depend on order
+		if w.job.Schedule == pipeline.OneFOneB {
+			n = min(n, stages-stage)
+		}
+		sum += n
+	}
+	return sum
 }

@@ -103,8 +103,8 @@ type Constraints struct {
 
 // Options tune Replan. The zero value works.
 type Options struct {
-	Disturb      float64 `json:"disturb,omitempty"`      // Disturb is the part of the iteration that must be gained before replicas change that lost nothing; 0 means 0.02, and AnyGain any gain at all.
-	Budget       int64   `json:"budget,omitempty"`       // Budget is how many schedule operations the search may simulate; 0 means 1000 for each device, at least 300 thousand; up to 64 devices 2 million, and up to 16 devices 4 million.
+	Disturb      float64 `json:"disturb,omitempty"`      // Disturb is the part of the iteration that must be gained before replicas change that lost nothing; 0 means 0.02, and AnyGain any gain at all, for a first plan also over Job.Layout.
+	Budget       int64   `json:"budget,omitempty"`       // Budget is how many schedule operations the search may simulate; 0 means 1000 for each device, at least 300 thousand; up to 64 devices 2 million, and up to 16 devices 4 million. Where less finds no plan, so many are spent after all.
 	Gap          int     `json:"gap,omitempty"`          // Gap is by how many micro-batches a replica must be behind its peer before a stage of one migrates (with AllowMigration); 0 means 1.
 	NoCheckpoint bool    `json:"noCheckpoint,omitempty"` // NoCheckpoint refuses plans with Plan.Restore.
 }

@@ -10,7 +10,8 @@ type pipe struct {
 	number int
 	groups []*group
 	shape  *shape
-	own    bool // lost something, so that it may be changed freely
+	own    bool     // lost something, so that it may be changed freely
+	keeps  division // the layers that it must not part with; nil for none
 }
 
 // layout is a plan in the making. Invariant: no device is in two groups.
@@ -30,6 +31,7 @@ type planner struct {
 	w      *world
 	s      shapes
 	budget int64
+	extra  int64     // more of it, for the migrations of one plan
 	held   []holding // by unit: what it has of the plan before; nil without one
 	free   [][]int32 // by node: usable units without a role in the layout under search
 	spares []*group  // the best group that free makes of each node, fastest first
@@ -42,7 +44,7 @@ type planner struct {
 func (p *planner) layout(pipes []*pipe) *layout {
 	l := &layout{pipes: pipes, fixed: p.s.fixed, used: make([]bool, len(p.w.units))}
 	for _, q := range pipes {
-		q.shape = p.s.of(q.groups, len(pipes))
+		q.shape = p.s.keeping(q.groups, len(pipes), q.keeps)
 		for _, g := range q.groups {
 			for _, d := range g.devs {
 				l.used[d] = true

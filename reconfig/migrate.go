@@ -29,15 +29,7 @@ func (p *planner) migrations(runs []running, split []int, gap int) ([]int, []Mig
 		return split, nil
 	}
 	best, bestSplit, bestMoved := first.Iteration, split, []Migration(nil)
-	low, high := 0, 0
-	for i, n := range split {
-		if n < split[low] {
-			low = i
-		}
-		if n > split[high] {
-			high = i
-		}
-	}
+	low, high := slices.Index(split, slices.Min(split)), slices.Index(split, slices.Max(split))
 	for shift := 0; low != high || shift == 0; shift = max(1, 2*shift) {
 		from := slices.Clone(split)
 		from[low], from[high] = from[low]+shift, from[high]-shift
@@ -289,22 +281,4 @@ func spell(have []exchange, split []int) []Migration {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Micro, b.Micro))
 	})
 	return out
-}
-
-// stay returns the layout that leaves the layers where they are, for migrations to
-// make the best of: replicas with the same layers can host each other's work.
-func (p *planner) stay(prev *Plan) *layout {
-	d := make(division, len(prev.Replicas[0].Stages))
-	for i, s := range prev.Replicas[0].Stages {
-		d[i] = int32(s.Layers())
-	}
-	p.s.use(d)
-	defer p.s.use(nil)
-	pipes := p.mend(prev)
-	if len(pipes) == 0 {
-		return nil
-	}
-	l := p.layout(pipes)
-	p.search(l, false)
-	return p.drop(l)
 }

@@ -345,13 +345,13 @@ func TestAGroupMaySpanNodesOnlyIfAllowed(t *testing.T) {
 	p := healthy(t, job, devs)
 	for _, r := range p.Replicas {
 		for _, s := range r.Stages {
-			require.LessOrEqual(t, s.Degree(), 2)
+			require.LessOrEqual(t, len(s.Devices), 2)
 		}
 	}
 	job.Allow.AllowCrossNodeTP = true
 	q := healthy(t, job, devs)
 	require.NoError(t, Verify(job, devs, q))
-	require.Equal(t, 4, q.Replicas[0].Stages[0].Degree())
+	require.Equal(t, 4, len(q.Replicas[0].Stages[0].Devices))
 	require.LessOrEqual(t, q.Estimate.Iteration, p.Estimate.Iteration)
 	hurt := with(devs, 0, 1)
 	r, err := Replan(job, hurt, q, Options{})

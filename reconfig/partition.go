@@ -32,15 +32,16 @@ func (w *world) divide(lanes []lane, out []int32) bool {
 		return false
 	}
 	if w.alike || w.chunks > 1 {
-		w.divideAlike(lanes, out)
+		w.settle(lanes, out, w.deal(lanes, out))
 		return true
 	}
 	return w.divideMixed(lanes, out)
 }
 
-// divideAlike deals out layers that all cost the same. Giving each next layer to the
-// lane that would then take least is exactly min-max.
-func (w *world) divideAlike(lanes []lane, out []int32) {
+// deal deals out layers that all cost the same, and returns what the slowest lane then
+// takes. Giving each next layer to the lane that would then take least, the first of
+// those that tie, is exactly min-max.
+func (w *world) deal(lanes []lane, out []int32) int64 {
 	next := w.next[:0]
 	bound := int64(0)
 	price := func(i, n int) int64 {
@@ -66,7 +67,7 @@ func (w *world) divideAlike(lanes []lane, out []int32) {
 		out[best]++
 		next[best] = price(best, int(out[best])+1)
 	}
-	w.settle(lanes, out, bound)
+	return bound
 }
 
 // settle moves layers, none above bound, to where they take least in sum, and then

@@ -37,9 +37,6 @@ type Stage struct {
 	Spans   []Span              `json:"spans"`   // Spans are its layers, one span for each model chunk (Job.Chunks, mostly one).
 }
 
-// Degree returns the tensor-parallel degree of s.
-func (s Stage) Degree() int { return len(s.Devices) }
-
 // Layers returns how many layers s computes.
 func (s Stage) Layers() int {
 	n := 0

@@ -53,9 +53,9 @@ func instance(r *rand.Rand) (Job, []Device) {
 }
 
 func TestEveryPlanKeepsTheInvariants(t *testing.T) {
-	n := 80
+	n := 60
 	if testing.Short() {
-		n = 20
+		n = 12
 	}
 	infeasible, migrated := 0, 0
 	for seed := range n {
@@ -160,9 +160,9 @@ func TestNoChangeReturnsThePlanItself(t *testing.T) {
 }
 
 func TestMoreDevicesOrSpeedNeverLowerTheEstimate(t *testing.T) {
-	n := 80
+	n := 50
 	if testing.Short() {
-		n = 20
+		n = 15
 	}
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 15))
@@ -186,7 +186,11 @@ func TestMoreDevicesOrSpeedNeverLowerTheEstimate(t *testing.T) {
 }
 
 func TestReplanIsNeverWorseThanDroppingWhatIsHurt(t *testing.T) {
-	for seed := range 60 {
+	n := 60
+	if testing.Short() {
+		n = 15
+	}
+	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 16))
 		job, devs := instance(r)
 		prev := healthy(t, job, devs)

@@ -82,24 +82,40 @@ func (p *planner) scratch() []*layout {
 			}
 			continue
 		}
-		tried := 0
-		for r := w.job.Allow.MaxReplicas; r >= w.job.Allow.MinReplicas; r-- {
-			if len(groups) < r {
-				continue
-			}
-			if tried++; tried > maxSeedReplicas && len(w.units) > deepUnits {
-				break
-			}
-			for _, n := range p.lengths(len(groups), r) {
-				out = append(out, p.layout(deal(groups, r, n, false)))
-				if len(w.units) <= deepUnits {
-					out = append(out, p.layout(deal(groups, r, n, true)))
-				}
-			}
-		}
+		out = append(out, p.dealt(groups, stop, len(out) == 0)...)
 	}
 	slices.SortStableFunc(out, func(a, b *layout) int { return cmp.Compare(a.iter, b.iter) })
 	return distinct(out)
+}
+
+// dealt returns layouts of replicas of equal length, for several numbers of them, until
+// stop; if must is set, at least until one of them has a split.
+func (p *planner) dealt(groups []*group, stop int64, must bool) []*layout {
+	w, tried, small := p.w, 0, len(p.w.units) <= deepUnits
+	var out []*layout
+	add := func(pipes []*pipe) {
+		l := p.layout(pipes)
+		must = must && l.iter >= forever
+		out = append(out, l)
+	}
+	for r := w.job.Allow.MaxReplicas; r >= w.job.Allow.MinReplicas; r-- {
+		if len(groups) < r || r%w.job.Layout.EP != 0 {
+			continue
+		}
+		if tried++; tried > maxSeedReplicas && !small && !must {
+			break
+		}
+		for _, n := range p.lengths(len(groups), r) {
+			if w.ops >= stop && !must {
+				return out
+			}
+			add(deal(groups, r, n, false))
+			if small {
+				add(deal(groups, r, n, true))
+			}
+		}
+	}
+	return out
 }
 
 // distinct drops layouts whose pipes have the same shapes as those of one before.

@@ -39,6 +39,7 @@ func (p *planner) worthOf(sh *shape, top int64) worth {
 type change struct {
 	pipe   int
 	groups []*group
+	keeps  division // as in pipe
 }
 
 // try makes the changes if they gain something. Pipes are never removed here: one
@@ -53,7 +54,10 @@ func (p *planner) try(l *layout, changes ...change) bool {
 			return false
 		}
 		q := l.pipes[c.pipe]
-		news[i] = p.s.of(c.groups, len(l.pipes))
+		if len(q.keeps) == len(c.groups) {
+			changes[i].keeps = q.keeps
+		}
+		news[i] = p.s.keeping(c.groups, len(l.pipes), changes[i].keeps)
 		a := p.worth(q.shape, l.top)
 		before = worth{before.count + a.count, before.part + a.part}
 		most += p.s.most(news[i], l.top-1)
@@ -71,7 +75,7 @@ func (p *planner) try(l *layout, changes ...change) bool {
 	}
 	top, back := l.top, make([]change, len(changes))
 	for i, c := range changes {
-		back[i] = change{c.pipe, l.pipes[c.pipe].groups}
+		back[i] = change{c.pipe, l.pipes[c.pipe].groups, l.pipes[c.pipe].keeps}
 	}
 	p.make(l, changes)
 	if l.top > top {
@@ -93,7 +97,7 @@ func (p *planner) make(l *layout, changes []change) {
 	}
 	for _, c := range changes {
 		q := *l.pipes[c.pipe]
-		q.groups, q.shape = c.groups, p.s.of(c.groups, len(l.pipes))
+		q.groups, q.shape, q.keeps = c.groups, p.s.keeping(c.groups, len(l.pipes), c.keeps), c.keeps
 		l.pipes[c.pipe] = &q
 		for _, g := range q.groups {
 			for _, d := range g.devs {
@@ -132,17 +136,24 @@ func (p *planner) search(l *layout, all bool) {
 				return
 			}
 		}
-		for i := range l.pipes {
-			for j := range l.pipes {
-				if i != j && (all || l.pipes[i].own && l.pipes[j].own) {
-					better = p.pair(l, i, j) || better
-				}
-				if p.spent() {
-					return
-				}
+		better = p.pairs(l, all) || better
+	}
+}
+
+// pairs tries the moves that change two pipes.
+func (p *planner) pairs(l *layout, all bool) bool {
+	better := false
+	for i := range l.pipes {
+		for j := range l.pipes {
+			if p.spent() {
+				return better
+			}
+			if i != j && (all || l.pipes[i].own && l.pipes[j].own) {
+				better = p.pair(l, i, j) || better
 			}
 		}
 	}
+	return better
 }
 
 // alone tries the moves that change one pipe.
@@ -153,7 +164,10 @@ func (p *planner) alone(l *layout, i int) bool {
 		better = p.remove(l, i, s) || better
 	}
 	for s := 0; s <= len(l.pipes[i].groups) && !p.spent(); s++ {
-		better = p.insert(l, i, s) || better
+		if p.insert(l, i, s) {
+			better = true
+			break // others may have more use for the next one
+		}
 	}
 	return p.reorder(l, i) || better
 }
@@ -196,7 +210,7 @@ func (p *planner) regroup(l *layout, i, s int) bool {
 			break
 		}
 		first := p.pick(units, k)
-		if p.try(l, change{i, spliced(q.groups, s, 1, first)}) {
+		if p.try(l, change{pipe: i, groups: spliced(q.groups, s, 1, first)}) {
 			better = true
 			continue
 		}
@@ -208,7 +222,7 @@ func (p *planner) regroup(l *layout, i, s int) bool {
 			}
 			chain = append(chain, p.pick(rest, d))
 			rest = rest[d:]
-			if p.try(l, change{i, spliced(q.groups, s, 1, slices.Clone(chain)...)}) {
+			if p.try(l, change{pipe: i, groups: spliced(q.groups, s, 1, slices.Clone(chain)...)}) {
 				better = true
 				break
 			}
@@ -220,7 +234,7 @@ func (p *planner) regroup(l *layout, i, s int) bool {
 // remove tries a pipe without one of its stages.
 func (p *planner) remove(l *layout, i, s int) bool {
 	q := l.pipes[i]
-	return len(q.groups) > 1 && p.try(l, change{i, spliced(q.groups, s, 1)})
+	return len(q.groups) > 1 && p.try(l, change{pipe: i, groups: spliced(q.groups, s, 1)})
 }
 
 // insert tries free groups as a further stage in front of stage s, and in its place.
@@ -228,8 +242,8 @@ func (p *planner) insert(l *layout, i, s int) bool {
 	better := false
 	for _, g := range p.spare(l.pipes[i]) {
 		q := l.pipes[i]
-		if len(q.groups) < p.w.stages && p.try(l, change{i, spliced(q.groups, s, 0, g)}) ||
-			s < len(q.groups) && p.try(l, change{i, spliced(q.groups, s, 1, g)}) {
+		if len(q.groups) < p.w.stages && p.try(l, change{pipe: i, groups: spliced(q.groups, s, 0, g)}) ||
+			s < len(q.groups) && p.try(l, change{pipe: i, groups: spliced(q.groups, s, 1, g)}) {
 			better = true
 			break // what is free has changed
 		}
@@ -285,7 +299,7 @@ func (p *planner) reorder(l *layout, i int) bool {
 			}
 			groups := slices.Clone(q.groups)
 			groups[a], groups[b] = groups[b], groups[a]
-			better = p.try(l, change{i, groups}) || better
+			better = p.try(l, change{pipe: i, groups: groups}) || better
 		}
 	}
 	return better
@@ -310,14 +324,14 @@ func (p *planner) pair(l *layout, i, j int) bool {
 				break
 			}
 			x, y := l.pipes[i].groups, l.pipes[j].groups
-			if len(x) > 1 && p.try(l, change{i, spliced(x, a, 1)}, change{j, spliced(y, b, 0, x[a])}) {
+			if len(x) > 1 && p.try(l, change{pipe: i, groups: spliced(x, a, 1)}, change{pipe: j, groups: spliced(y, b, 0, x[a])}) {
 				better = true
 				continue
 			}
 			if b == len(y) || i > j {
 				continue
 			}
-			if x[a].slot() != y[b].slot() && p.try(l, change{i, spliced(x, a, 1, y[b])}, change{j, spliced(y, b, 1, x[a])}) {
+			if x[a].slot() != y[b].slot() && p.try(l, change{pipe: i, groups: spliced(x, a, 1, y[b])}, change{pipe: j, groups: spliced(y, b, 1, x[a])}) {
 				better = true
 				continue
 			}
@@ -356,8 +370,8 @@ func (p *planner) trade(l *layout, i, a, j, b int) bool {
 				break
 			}
 			one, two := p.pick(units, k), p.pick(rest, m)
-			if p.try(l, change{i, spliced(x, a, 1, one)}, change{j, spliced(y, b, 1, two)}) ||
-				p.try(l, change{i, spliced(x, a, 1, two)}, change{j, spliced(y, b, 1, one)}) {
+			if p.try(l, change{pipe: i, groups: spliced(x, a, 1, one)}, change{pipe: j, groups: spliced(y, b, 1, two)}) ||
+				p.try(l, change{pipe: i, groups: spliced(x, a, 1, two)}, change{pipe: j, groups: spliced(y, b, 1, one)}) {
 				return true
 			}
 		}

@@ -54,12 +54,24 @@ func (s *shapes) use(d division) {
 }
 
 // of returns the shape of a pipeline of groups.
-func (s *shapes) of(groups []*group, replicas int) *shape {
+func (s *shapes) of(groups []*group, replicas int) *shape { return s.keeping(groups, replicas, nil) }
+
+// keeping returns the shape of a pipeline of groups that must keep its layers, unless
+// that is nil or all have to have the same ones.
+func (s *shapes) keeping(groups []*group, replicas int, keeps division) *shape {
 	w := s.w
 	if !w.limited || w.job.Layout.ZeRO == 0 && w.job.Layout.EP <= 1 {
 		replicas = 1
 	}
+	fixed := s.fixed
+	if fixed == nil {
+		fixed = keeps
+	}
 	key := binary.AppendUvarint(s.key[:0], uint64(replicas))
+	for _, n := range fixed {
+		key = binary.AppendUvarint(key, uint64(n))
+	}
+	key = binary.AppendUvarint(key, 0) // no stage has no layers
 	for i, g := range groups {
 		key = binary.AppendUvarint(key, uint64(g.rate))
 		spread := uint64(0)
@@ -77,7 +89,7 @@ func (s *shapes) of(groups []*group, replicas int) *shape {
 		return sh
 	}
 	s.made++
-	sh := &shape{id: s.made, replicas: replicas, fixed: s.fixed}
+	sh := &shape{id: s.made, replicas: replicas, fixed: fixed}
 	for i, g := range groups {
 		sh.slots = append(sh.slots, g.slot())
 		sh.hops = append(sh.hops, w.hop(g, groups[(i+1)%len(groups)]))
@@ -228,7 +240,8 @@ func (s *shapes) measure(sh *shape, micros int) bool {
 }
 
 // divisions returns the ways to deal out layers that are worth a simulation: those
-// of plans before, the even one, and the one whose slowest stage takes least.
+// of plans before, the even one, and those whose slowest stage takes least: with the least sum, and with
+// the layers dealt out one by one.
 func (s *shapes) divisions(sh *shape, micros int) []division {
 	n := len(sh.slots)
 	if n > s.w.stages || s.w.job.Allow.FixedStages && n != s.w.job.Layout.PP || !s.measure(sh, micros) {
@@ -257,6 +270,11 @@ func (s *shapes) divisions(sh *shape, micros int) []division {
 		d := make(division, len(s.lanes))
 		if s.w.divide(s.lanes, d) {
 			add(d)
+			if s.w.alike {
+				g := make(division, len(s.lanes))
+				s.w.deal(s.lanes, g)
+				add(g)
+			}
 		}
 		e := make(division, len(s.lanes))
 		s.w.even(len(e), e)

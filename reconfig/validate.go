@@ -138,6 +138,13 @@ func duration(f *faults, field string, d time.Duration) {
 	}
 }
 
+// ValidateDevices reports every fault of devices, joined, each an *lockstep.Error.
+func ValidateDevices(devs []Device) error {
+	f := faults{op: "reconfig: devices"}
+	validateDevices(&f, devs)
+	return f.err()
+}
+
 // validateDevices checks names, places and speeds.
 func validateDevices(f *faults, devs []Device) {
 	if len(devs) > maxDevices {

@@ -2,6 +2,7 @@ package reconfig
 
 import (
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -100,16 +101,24 @@ func (v *verifier) shape() error {
 			return breach(PipelineLevel, ReasonStages, i, -1)
 		}
 		for j, s := range r.Stages {
-			if !v.degree(len(s.Devices)) {
-				return breach(TensorLevel, ReasonDegree, i, j, s.Devices...)
+			if err := v.group(i, j, s.Devices); err != nil {
+				return err
 			}
-			first := v.devs[v.at[s.Devices[0]]]
-			for _, id := range s.Devices {
-				d := v.devs[v.at[id]]
-				if d.Leaf != first.Leaf || d.Node != first.Node && !a.AllowCrossNodeTP {
-					return breach(TensorLevel, ReasonSpread, i, j, s.Devices...)
-				}
-			}
+		}
+	}
+	return nil
+}
+
+// group checks how many devices a stage has, and where.
+func (v *verifier) group(i, j int, ids []lockstep.DeviceID) error {
+	if !v.degree(len(ids)) {
+		return breach(TensorLevel, ReasonDegree, i, j, ids...)
+	}
+	first := v.devs[v.at[ids[0]]]
+	for _, id := range ids {
+		d := v.devs[v.at[id]]
+		if d.Leaf != first.Leaf || d.Node != first.Node && !v.job.Allow.AllowCrossNodeTP {
+			return breach(TensorLevel, ReasonSpread, i, j, ids...)
 		}
 	}
 	return nil
@@ -309,16 +318,16 @@ func (v *verifier) standby() error {
 // each stage, and that for every layer one device of each replica exchanges each part
 // of it, with the others that hold that part.
 func (v *verifier) groups() error {
-	var tensor, pipe, data []Group
+	kinds := map[GroupKind][]Group{}
 	for _, g := range v.plan.Groups {
-		switch g.Kind {
-		case TensorGroup:
-			tensor = append(tensor, g)
-		case PipelineGroup:
-			pipe = append(pipe, g)
-		default:
-			data = append(data, g)
+		if plain := (Group{Kind: g.Kind, Devices: g.Devices}); g.Kind != DataGroup && !reflect.DeepEqual(g, plain) {
+			return breach(SealLevel, ReasonGroups, -1, -1, g.Devices...)
 		}
+		kinds[g.Kind] = append(kinds[g.Kind], g)
+	}
+	tensor, pipe, data := kinds[TensorGroup], kinds[PipelineGroup], kinds[DataGroup]
+	if len(tensor)+len(pipe)+len(data) != len(v.plan.Groups) {
+		return breach(SealLevel, ReasonGroups, -1, -1)
 	}
 	bad := func(i, j int) error { return breach(SealLevel, ReasonGroups, i, j) }
 	n := 0
@@ -351,8 +360,9 @@ func (v *verifier) groups() error {
 // without a gap, and each member holds its slice.
 func (v *verifier) exchanges(data []Group) error {
 	at, slice := 0, 0
-	for _, g := range data {
-		if g.Span.First != at || g.Slice != slice || g.Slices < 1 || g.Span.Layers < 1 || len(g.Devices) != len(v.plan.Replicas) {
+	for n, g := range data {
+		same := slice == 0 || g.Span == data[n-1].Span && g.Slices == data[n-1].Slices
+		if !same || g.Span.First != at || g.Slice != slice || g.Slices < 1 || g.Span.Layers < 1 || len(g.Devices) != len(v.plan.Replicas) {
 			return breach(SealLevel, ReasonGroups, -1, -1, g.Devices...)
 		}
 		for i, id := range g.Devices {
@@ -396,7 +406,8 @@ func (v *verifier) seal(job Job) error {
 		return err
 	}
 	got := v.plan.Estimate
-	same := e.Iteration == got.Iteration && e.Sync == got.Sync && e.Devices == got.Devices && slices.Equal(e.Replicas, got.Replicas)
+	same := e.Iteration == got.Iteration && e.Sync == got.Sync && e.Devices == got.Devices && slices.Equal(e.Replicas, got.Replicas) &&
+		e.Fluid == got.Fluid && e.Memory == got.Memory
 	if !same || e.Fluid > e.Iteration {
 		return breach(SealLevel, ReasonEstimate, -1, -1)
 	}

@@ -282,14 +282,8 @@ func (s situation) divideRates(rates []float64) []int {
 // other replicas, in turn. A stage without any peer stops the job.
 func reroute(s situation) (*reconfig.Plan, bool) {
 	speeds := s.speeds()
-	var anyone lockstep.DeviceID // stands in for groups of which nobody is left, which do nothing
-	for _, d := range s.devs {
-		if speeds[d.ID] > 0 {
-			anyone = d.ID
-			break
-		}
-	}
-	if anyone == "" {
+	anyone := s.anyone(speeds)
+	if anyone == nil {
 		return nil, false
 	}
 	l := of(s.prev)
@@ -312,7 +306,7 @@ func reroute(s situation) (*reconfig.Plan, bool) {
 			if len(hosts) == 0 {
 				return nil, false
 			}
-			p.Replicas[i].Stages[st].Devices = []lockstep.DeviceID{anyone}
+			p.Replicas[i].Stages[st].Devices = anyone
 			for m := range p.Split[i] {
 				p.Migrations = append(p.Migrations, reconfig.Migration{Stage: st, Owner: i, Host: hosts[turn%len(hosts)], Micro: m})
 				turn++
@@ -359,6 +353,117 @@ func greedyUniform(s situation) (*reconfig.Plan, bool) {
 		return nil, false
 	}
 	return s.balanced(p)
+}
+
+// migrating does as greedyUniform, and then has micro-batches of slow groups, and all of dead ones, computed by the same
+// stage of other replicas until no other helps (as published for ResiHP; its parameter, the gap, is 0).
+func migrating(s situation) (*reconfig.Plan, bool) {
+	plain, ok := greedyUniform(s)
+	p, rates := s.uniform()
+	if p == nil {
+		return plain, ok
+	}
+	for st := range rates[0] {
+		column := make([]float64, len(rates))
+		for i := range rates {
+			column[i] = rates[i][st]
+		}
+		p.Migrations = append(p.Migrations, leveled(p.Split, column, st)...)
+	}
+	e, err := reconfig.Evaluate(s.job, s.devs, p)
+	if err != nil {
+		return plain, ok
+	}
+	if ok {
+		if other, err := reconfig.Evaluate(s.job, s.devs, plain); err == nil && other.Iteration <= e.Iteration {
+			return plain, ok
+		}
+	}
+	return p, true
+}
+
+// uniform returns the layout of before with each group shrunk to its best part and the same layers in all replicas, and
+// how fast each group is, by replica and stage; nil if a stage is dead in all replicas. Groups of which nobody is left
+// are stood in for by some device that must do nothing.
+func (s situation) uniform() (*reconfig.Plan, [][]float64) {
+	speeds, l := s.speeds(), of(s.prev)
+	worst := make([]float64, len(l.groups[0]))
+	rates := make([][]float64, len(l.groups))
+	for i, groups := range l.groups {
+		if len(groups) != len(worst) {
+			return nil, nil
+		}
+		rates[i] = make([]float64, len(worst))
+		for st, g := range groups {
+			if best := subgroup(g, speeds); best != nil {
+				groups[st], rates[i][st] = best, rate(best, speeds)
+				if worst[st] == 0 || rates[i][st] < worst[st] {
+					worst[st] = rates[i][st]
+				}
+			} else {
+				groups[st] = nil
+			}
+		}
+	}
+	if slices.Contains(worst, 0) {
+		return nil, nil
+	}
+	layers := s.divideRates(worst)
+	for i, groups := range l.groups {
+		l.layers[i] = layers
+		for st := range groups {
+			if groups[st] == nil {
+				groups[st] = s.anyone(speeds)
+			}
+		}
+	}
+	p, ok := l.plan(s.job.Micros)
+	if !ok {
+		return nil, nil
+	}
+	return p, rates
+}
+
+// leveled returns the migrations at one stage: from the replica that takes longest to the one that then takes least.
+func leveled(split []int, rates []float64, stage int) []reconfig.Migration {
+	count, own := slices.Clone(split), slices.Clone(split)
+	var out []reconfig.Migration
+	for {
+		from, to := -1, -1
+		load := func(i, more int) float64 { return float64(count[i]+more) / rates[i] }
+		for i := range count {
+			if own[i] > 0 && (from < 0 || load(i, 0) > load(from, 0)) {
+				from = i
+			}
+			if rates[i] > 0 && (to < 0 || load(i, 1) < load(to, 1)) {
+				to = i
+			}
+		}
+		if from < 0 || from == to || load(to, 1) >= load(from, 0) {
+			break
+		}
+		own[from]--
+		count[from], count[to] = count[from]-1, count[to]+1
+		out = append(out, reconfig.Migration{Stage: stage, Owner: from, Host: to})
+	}
+	next := make([]int, len(split))
+	for n := range out { // spread evenly over the owner's
+		m := &out[n]
+		moved := split[m.Owner] - own[m.Owner]
+		m.Micro = (2*next[m.Owner] + 1) * split[m.Owner] / (2 * moved)
+		next[m.Owner]++
+	}
+	return out
+}
+
+// anyone returns a device that works, to stand in for a group of which nobody is left and that does nothing.
+func (s situation) anyone(speeds map[lockstep.DeviceID]float64) []lockstep.DeviceID {
+	for _, d := range s.devs {
+		if speeds[d.ID] > 0 {
+			return []lockstep.DeviceID{d.ID}
+		}
+	}
+	return nil
 }
 
 // subgroup returns the devices whose number, a power of two, times the slowest of them

@@ -127,3 +127,30 @@ func TestNeverBelowAnyBaseline(t *testing.T) {
 		}
 	}
 }
+
+func TestMigratingIsNeverBehindGreedyAndOutlivesADeadGroup(t *testing.T) {
+	job, devs := testJob(4, 2, 4, 40, 16)
+	healthy, err := reconfig.Replan(job, devs, nil, reconfig.Options{})
+	require.NoError(t, err)
+	for _, at := range [][]int{{4}, {4, 20}, {0, 9, 21}, {4, 5, 6, 7}} {
+		s := situation{job: job, devs: slowed(devs, 0, at...), prev: healthy}
+		greedy, got := s.step(greedyUniform), s.step(migrating)
+		require.Positive(t, got, "%v", at)
+		require.True(t, greedy == 0 || got <= greedy, "%v: %v, greedy %v", at, got, greedy)
+	}
+	s := situation{job: job, devs: slowed(devs, 0, 4, 5, 6, 7), prev: healthy}
+	p, ok := migrating(s)
+	require.True(t, ok)
+	for _, m := range p.Migrations {
+		require.Equal(t, 1, p.Migrations[0].Host)
+		require.NotEqual(t, m.Owner, m.Host)
+	}
+}
+
+func TestLeveledEvensOutOneStage(t *testing.T) {
+	out := leveled([]int{8, 8}, []float64{2, 4}, 3)
+	require.Len(t, out, 3, "5 on the slow one take 2.5, 11 on the fast one 2.75; with one less 3")
+	require.Equal(t, reconfig.Migration{Stage: 3, Owner: 0, Host: 1, Micro: 1}, out[0])
+	require.Len(t, leveled([]int{3, 5}, []float64{0, 1}, 0), 3, "all of a dead one")
+	require.Empty(t, leveled([]int{4, 4}, []float64{1, 1}, 0))
+}

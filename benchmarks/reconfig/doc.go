@@ -21,13 +21,18 @@
 //
 // Figures are throughput over that of the healthy job, scaled to what is left: 1 is the healthy job's times the sum of
 // the speeds over the number of devices. "bound" has all work spread by speed and nothing waiting, which no layout
-// can reach. The target is never to be below the best of the others.
+// can reach. "ours" may change any replica for any gain, as the others may; the target is that it is never below the
+// best of them. "calm" changes replicas that lost nothing only for the default of 2 % (Options.Disturb), and so may be
+// below by up to that; "moved" is its traffic over all state that devices are to hold, "groups" its new communicators.
 //
 // # failstop
 //
 // Devices die one after the other, evenly over a session at whose harshest rate half of them are left, as in table 1.4 of
-// the ResiHP paper; throughput is averaged over the session. The published fractions of fault-free stand beside. Where
-// the rebuilt Oobleck and ReCycle are not within a tenth of theirs, the comparison says that it is uncalibrated.
+// the ResiHP paper; throughput is averaged over the session. As there, a session that ends is an abort and has no
+// throughput, so means are over those that lasted, and the number of the others is printed. The published fractions of
+// fault-free stand beside. Where a rebuilt system is not within a tenth of its own, the comparison says that it is
+// uncalibrated; no constant is fitted. Known differences: the paper does not say in which order devices die (here any),
+// ReCycle's backward passes are not split here, and ResiHP here migrates once a step by counts, not by progress.
 //
 // # time
 //

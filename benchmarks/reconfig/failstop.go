@@ -55,7 +55,7 @@ func systems() []system {
 	}
 	return []system{
 		{"ours", nil, replanned},
-		{"greedy uniform (ResiHP)", func(p *published) [3]float64 { return p.resihp }, from(greedyUniform)},
+		{"uniform, migrating (ResiHP)", func(p *published) [3]float64 { return p.resihp }, from(migrating)},
 		{"drop group (Oobleck)", func(p *published) [3]float64 { return p.oobleck }, from(dropGroup)},
 		{"re-route (ReCycle)", func(p *published) [3]float64 { return p.recycle }, from(reroute)},
 	}
@@ -72,6 +72,17 @@ func replanned(s situation, last **reconfig.Plan) (time.Duration, error) {
 	}
 	*last = p
 	return p.Estimate.Iteration, nil
+}
+
+// lasted formats a cell: a figure, and how many sessions ended before their time.
+func lasted(got float64, aborts, sessions int) string {
+	switch aborts {
+	case 0:
+		return short(got)
+	case sessions:
+		return "abort"
+	}
+	return short(got) + fmt.Sprintf(" (%d of %d end)", aborts, sessions)
 }
 
 // failstop prints the table.
@@ -93,11 +104,7 @@ func (p *program) failstop() error {
 				if err != nil {
 					return err
 				}
-				text := short(got)
-				if aborts > 0 {
-					text += fmt.Sprintf(" (%d of %d end)", aborts, sessions)
-				}
-				cells = append(cells, text)
+				cells = append(cells, lasted(got, aborts, sessions))
 				if sys.published == nil {
 					cells = append(cells, "")
 					p.Result(fmt.Sprintf("failstop/%s/rate%d", row.name, rate), got, "of-healthy")
@@ -128,8 +135,8 @@ func (p *program) failstop() error {
 	return nil
 }
 
-// sessions returns the mean throughput over sessions at one rate (0 is every two hours), and how many ended early. In
-// the harshest session half of the devices die; the milder ones last as long.
+// sessions returns the mean throughput at one rate (0 is every two hours) over the sessions that lasted, 0 if none did,
+// and how many ended early. In the harshest session half of the devices die; the milder ones last as long.
 func (p *program) sessions(s size, sys system, rate, n int) (float64, int, error) {
 	job, devs := s.job(), fleet(s.devices())
 	healthy, err := reconfig.Replan(job, devs, nil, reconfig.Options{})
@@ -158,10 +165,11 @@ func (p *program) sessions(s size, sys system, rate, n int) (float64, int, error
 		}
 		if ended {
 			aborts++
+			continue
 		}
 		sum += total / float64(failures+1)
 	}
-	return sum / float64(n), aborts, nil
+	return sum / float64(max(1, n-aborts)), aborts, nil
 }
 
 // step returns what a step takes as planned, 0 if the job stands still.

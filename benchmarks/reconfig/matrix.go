@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/lockstep-gpu/lockstep/benchmarks/harness"
 	"github.com/lockstep-gpu/lockstep/reconfig"
@@ -22,8 +21,10 @@ type cell struct {
 	below  int         // draws in which a baseline was better
 	worst  float64     // least ratio of ours to the best baseline
 	none   int         // draws without a plan
-	moved  []float64   // bytes per parameter byte that the job holds, sizes up to maxMoves
-	groups []float64   // communicators made anew
+	calm   []float64   // as scaled, with the default Disturb
+	lag    float64     // least ratio of that to the best baseline
+	moved  []float64   // bytes that the calm plan moves over all bytes of state, sizes up to maxMoves
+	groups []float64   // communicators that it makes anew
 }
 
 // maxMoves is the largest job whose moves are planned here.
@@ -32,7 +33,7 @@ const maxMoves = 1024
 // matrix prints all sizes and scenarios.
 func (p *program) matrix() error {
 	below, cells := 0, 0
-	worst := math.Inf(1)
+	worst, lag := math.Inf(1), math.Inf(1)
 	for _, s := range sizes() {
 		if p.Quick && s.devices() > 256 {
 			continue
@@ -46,7 +47,7 @@ func (p *program) matrix() error {
 		for _, o := range baselines() {
 			head = append(head, o.name)
 		}
-		t := &harness.Table{Head: append(head, "ours/best", "moved", "groups")}
+		t := &harness.Table{Head: append(head, "ours/best", "calm", "calm/best", "moved", "groups")}
 		for _, sc := range scenarios() {
 			c, err := p.cell(s, job, devs, healthy, sc)
 			if err != nil {
@@ -58,13 +59,14 @@ func (p *program) matrix() error {
 			t.Add(c.row(sc.name)...)
 			below += c.below
 			cells += c.draws
-			worst = min(worst, c.worst)
+			worst, lag = min(worst, c.worst), min(lag, c.lag)
 		}
 		p.Printf("%d devices: %s as TP %d x PP %d x DP %d, %d micro-batches\n", s.devices(), s.name, s.tp, s.pp, s.dp, job.Micros)
 		p.Table(t)
 	}
 	p.Result("matrix/draws", float64(cells), "")
 	p.Result("matrix/worst-to-best-baseline", worst, "ratio")
+	p.Result("matrix/calm-to-best-baseline", lag, "ratio")
 	p.Target(harness.Target{Name: "matrix/below-a-baseline", Value: float64(below), Unit: "draws", Limit: 0})
 	return nil
 }
@@ -86,7 +88,7 @@ func (p *program) draws(n int) int {
 // cell runs one scenario on one size; nil where it does not apply.
 func (p *program) cell(s size, job reconfig.Job, devs []reconfig.Device, healthy *reconfig.Plan, sc scenario) (*cell, error) {
 	rng := rand.New(rand.NewPCG(p.Seed, uint64(s.devices())))
-	c := &cell{worst: math.Inf(1), others: make([][]float64, len(baselines()))}
+	c := &cell{worst: math.Inf(1), lag: math.Inf(1), others: make([][]float64, len(baselines()))}
 	for range p.draws(s.devices()) {
 		hurt, ok := sc.hurt(rng, devs, healthy)
 		if !ok {
@@ -99,34 +101,26 @@ func (p *program) cell(s size, job reconfig.Job, devs []reconfig.Device, healthy
 	return c, nil
 }
 
-// draw plans once and compares.
+// draw plans twice, once for any gain and once as by default, and compares.
 func (c *cell) draw(job reconfig.Job, hurt []reconfig.Device, healthy *reconfig.Plan) error {
 	c.draws++
 	base, share := healthy.Estimate.Iteration, left(hurt)
-	plan, err := reconfig.Replan(job, hurt, healthy, reconfig.Options{})
-	step := time.Duration(0)
-	switch {
-	case errors.Is(err, reconfig.ErrInfeasible):
-		c.none++
-	case err != nil:
+	plan, err := planned(job, hurt, healthy, reconfig.Options{Disturb: reconfig.AnyGain})
+	if err != nil {
 		return err
-	default:
-		if err := reconfig.Verify(job, hurt, plan); err != nil {
-			return err
-		}
-		step = plan.Estimate.Iteration
-		c.bound = append(c.bound, over(base, plan.Estimate.Fluid)/share)
-		c.groups = append(c.groups, float64(rebuilt(healthy, plan)))
-		if len(hurt) <= maxMoves {
-			moved, err := movedShare(job, hurt, healthy, plan)
-			if err != nil {
-				return err
-			}
-			c.moved = append(c.moved, moved)
-		}
 	}
-	ours := over(base, step)
-	c.scaled = append(c.scaled, ours/share)
+	calm, err := planned(job, hurt, healthy, reconfig.Options{})
+	if err != nil {
+		return err
+	}
+	if plan == nil || calm == nil {
+		c.none++
+		plan, calm = &reconfig.Plan{}, &reconfig.Plan{}
+	} else if err := c.note(job, hurt, healthy, calm); err != nil {
+		return err
+	}
+	ours, quiet := over(base, plan.Estimate.Iteration), over(base, calm.Estimate.Iteration)
+	c.scaled, c.calm = append(c.scaled, ours/share), append(c.calm, quiet/share)
 	now := situation{job: job, devs: hurt, prev: healthy}
 	best := 0.0
 	for i, o := range baselines() {
@@ -135,12 +129,36 @@ func (c *cell) draw(job reconfig.Job, hurt []reconfig.Device, healthy *reconfig.
 		best = max(best, v)
 	}
 	if best > 0 {
-		c.worst = min(c.worst, ours/best)
+		c.worst, c.lag = min(c.worst, ours/best), min(c.lag, quiet/best)
 	}
 	if ours < best*(1-1e-9) {
 		c.below++
 	}
 	return nil
+}
+
+// planned returns a verified plan; nil if there is none.
+func planned(job reconfig.Job, devs []reconfig.Device, prev *reconfig.Plan, o reconfig.Options) (*reconfig.Plan, error) {
+	plan, err := reconfig.Replan(job, devs, prev, o)
+	if errors.Is(err, reconfig.ErrInfeasible) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plan, reconfig.Verify(job, devs, plan)
+}
+
+// note notes the bound and what it takes to go to a plan.
+func (c *cell) note(job reconfig.Job, devs []reconfig.Device, prev, next *reconfig.Plan) error {
+	c.bound = append(c.bound, over(prev.Estimate.Iteration, next.Estimate.Fluid)/left(devs))
+	c.groups = append(c.groups, float64(rebuilt(prev, next)))
+	if len(devs) > maxMoves {
+		return nil
+	}
+	moved, err := movedShare(job, devs, prev, next)
+	c.moved = append(c.moved, moved)
+	return err
 }
 
 // rebuilt counts the communicators of next that prev does not have.
@@ -183,7 +201,7 @@ func (c *cell) row(name string) []string {
 	if len(c.moved) > 0 {
 		moved = fmt.Sprintf("%.1f %%", 100*mean(c.moved))
 	}
-	return append(out, short(c.worst), moved, fmt.Sprintf("%.0f", median(c.groups)))
+	return append(out, short(c.worst), short(mean(c.calm)), short(c.lag), moved, fmt.Sprintf("%.0f", median(c.groups)))
 }
 
 func short(x float64) string {
