@@ -44,7 +44,7 @@ type Config struct {
 	Cgroup  string        // Cgroup is a cgroup v2 directory to start the trial below, so that it is frozen rather than signalled; "" means signals.
 	Session bool          // Session starts the trial in a session of its own.
 	Grace   time.Duration // Grace is how long a Command has between SIGTERM and SIGKILL when Run returns; 0 means 5s.
-	UIDs    []int         // UIDs are the users whose processes may be the hook; none means that of this process.
+	UIDs    []int         // UIDs are the users whose processes may be the hook; none means that of this process. With another user's the socket is one that all can connect to, and those of no user among them are refused at once.
 	Machine MachineConfig // Machine is how patient the gate is.
 
 	Watch  func(Report) `json:"-"` // Watch is told when the trial says that it is quiet; nil means nobody. It must not block or call back.

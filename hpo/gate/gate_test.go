@@ -5,6 +5,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -118,6 +119,21 @@ func play(name string, b *board) {
 		for b.at(release).Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
+	case "late":
+		for b.at(super).Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		play("trial", b)
+	case "again":
+		for b.at(release).Load() == 0 {
+			h, err := Dial(ctx, HookConfig{})
+			check(err)
+			if h.Next(ctx, time.Millisecond) != nil {
+				b.at(lost).Add(1)
+			}
+			check(h.Close())
+			b.at(settled).Add(1)
+		}
 	case "supervisor", "hung", "halting":
 		supervise(name, b)
 	}
@@ -138,12 +154,18 @@ func supervise(name string, b *board) {
 	for !g.Status().Connected {
 		time.Sleep(time.Millisecond)
 	}
-	check(g.Open(1, time.Now().Add(lease)))
+	// A busy machine may let a lease pass before the trial has seen it; then it is given another.
+	for e := uint64(1); b.at(quanta).Load() == 0; time.Sleep(time.Millisecond) {
+		if !g.Status().Open {
+			check(g.Open(e, time.Now().Add(lease)))
+			e++
+		}
+	}
 	for name == "halting" && b.at(quanta).Load() <= 20 {
 		time.Sleep(time.Millisecond)
 	}
 	if name == "halting" {
-		check(g.Close(1))
+		check(g.Close(g.Status().Epoch))
 		for !g.Status().Halted {
 			time.Sleep(time.Millisecond)
 		}
@@ -529,4 +551,99 @@ func TestNextEndsWithItsContextAndMayBeCalledAgain(t *testing.T) {
 	require.NoError(t, h.Next(context.Background(), time.Hour))
 	require.NoError(t, c.Send(numbers("open", 1), time.Second))
 	require.ErrorIs(t, h.Next(context.Background(), 0), ErrProtocol)
+}
+
+// The old connection may be seen to go only after the new one has come.
+func TestAHookThatDialsAgainIsTakenEachTime(t *testing.T) {
+	b := scene(t)
+	g := run(t, b, Config{Command: role(b, "again"), Socket: b.path + ".sock"})
+	require.NoError(t, g.Open(1, later()))
+	eventually(t, "it has dialled often", func() bool {
+		require.NoError(t, g.Open(1, later()))
+		return b.at(settled).Load() >= 50 || b.at(lost).Load() > 0
+	})
+	require.Zero(t, b.at(lost).Load(), "a hook was dropped")
+}
+
+func TestQuantaAreReportedAfterSeveralCloses(t *testing.T) {
+	b := scene(t)
+	reports := make(chan Report, 100)
+	g := run(t, b, Config{Command: role(b, "long"), Socket: b.path + ".sock", Watch: func(r Report) { reports <- r }})
+	quiesced(t, g)
+	require.NoError(t, g.Open(1, later()))
+	eventually(t, "a long quantum", func() bool { return b.at(quanta).Load() > 20 })
+	require.NoError(t, g.Close(1))
+	require.NoError(t, g.Close(2))
+	require.NoError(t, g.Close(3))
+	b.at(release).Store(1)
+	quiesced(t, g)
+	r := <-reports
+	require.EqualValues(t, 1, r.Epoch)
+	require.EqualValues(t, b.at(quanta).Load(), r.Quanta)
+}
+
+// strangers connects n times, says what is given and holds on.
+func strangers(t *testing.T, socket, text string, n int) {
+	t.Helper()
+	for range n {
+		c, err := net.Dial("unix", socket)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = c.Write([]byte(text)) // it may be closed already
+	}
+}
+
+func TestAHookIsTakenWhateverElseConnects(t *testing.T) {
+	for name, text := range map[string]string{
+		"silent":    "",
+		"half":      "hello 1 ga",
+		"oversized": strings.Repeat("a", 10_000),
+		"bytes":     "\x00\xff\n",
+		"another's": "hello 1 gate t1\n",
+		"service":   "hello 1 other t1\n",
+		"version":   "hello 2 gate t1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := scene(t)
+			socket := b.path + ".sock"
+			g := run(t, b, Config{Command: role(b, "late"), Socket: socket})
+			eventually(t, "it listens", func() bool { return g.Status().PID > 0 })
+			strangers(t, socket, text, greeters)
+			require.False(t, g.Status().Connected)
+			b.at(super).Store(1)
+			eventually(t, "the hook connects", func() bool { return g.Status().Connected })
+			require.NoError(t, g.Open(1, later()))
+			b.advances(t)
+			require.NoError(t, g.Close(1))
+			quiesced(t, g)
+		})
+	}
+}
+
+func TestAHookOfAnotherUserConnectsIfItMay(t *testing.T) {
+	real(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process of another user")
+	}
+	dir, err := os.MkdirTemp("", "gate") // t.TempDir is below what is closed to others
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	b := openBoard(filepath.Join(dir, "b"))
+	require.NoError(t, os.Chmod(b.path, 0o666))
+	program, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "program"), program, 0o755))
+	cmd := role(b, "trial")
+	cmd.Path, cmd.Dir = filepath.Join(dir, "program"), "/"
+	const nobody = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	g := run(t, b, Config{Command: cmd, Socket: b.path + ".sock", UIDs: []int{nobody}})
+	eventually(t, "the hook connects", func() bool { return g.Status().Connected })
+	require.NoError(t, g.Open(1, later()))
+	b.advances(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_, err = Dial(ctx, HookConfig{Socket: b.path + ".sock", Name: "t1"})
+	require.ErrorContains(t, err, "user", "this process is root's")
 }

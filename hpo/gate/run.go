@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type runner struct {
 	words  chan word
 	over   chan struct{} // the root is dead
 	conn   *coop.Conn    // the hook; nil for none
+	next   *coop.Conn    // one that has come before conn was seen to go; nil for none
 	serial uint64        // of the last Open or Close that was sent
 	cancel func()        // ends the signal that is under way
 }
@@ -56,7 +58,7 @@ func (g *Gate) Run(ctx context.Context) (err error) {
 	}
 	var l *coop.Listener
 	if g.cfg.Socket != "" {
-		if l, err = coop.Listen(g.cfg.Socket); err != nil {
+		if l, err = g.listen(); err != nil {
 			cancel()
 			return err
 		}
@@ -74,14 +76,28 @@ func (g *Gate) Run(ctx context.Context) (err error) {
 	if l != nil {
 		err = errors.Join(err, l.Close())
 	}
-	if r.conn != nil {
-		_ = r.conn.Close()
+	for _, c := range []*coop.Conn{r.conn, r.next} {
+		if c != nil {
+			_ = c.Close()
+		}
 	}
 	r.wg.Wait()
 	if r.tree != nil {
 		err = errors.Join(err, r.end())
 	}
 	return err
+}
+
+// listen makes the socket, for other users to connect to as well if the hook may be one's: the kernel tells who it is.
+func (g *Gate) listen() (*coop.Listener, error) {
+	l, err := coop.Listen(g.cfg.Socket)
+	if err != nil || !slices.ContainsFunc(g.cfg.UIDs, func(uid int) bool { return uid != os.Geteuid() }) {
+		return l, err
+	}
+	if err := os.Chmod(g.cfg.Socket, 0o666); err != nil {
+		return nil, errors.Join(fault(ErrFailed, "run", "Socket", g.cfg.Socket, err.Error()), l.Close())
+	}
+	return l, nil
 }
 
 // start starts or adopts the trial.
@@ -204,13 +220,21 @@ func (r *runner) lose(err error) {
 	_ = r.conn.Close()
 	r.conn = nil
 	r.tell(Event{Kind: EventDisconnected})
+	if c := r.next; c != nil {
+		r.next = nil
+		r.connected(c)
+	}
 }
 
-// connected takes a new hook, unless there is one.
+// connected takes a new hook. If there is one, the trial may have left that and come again, which is seen later: the
+// new one, which is quiet, waits for the old one to go. A third is closed.
 func (r *runner) connected(c *coop.Conn) {
 	if r.conn != nil {
 		r.log.Warn("second hook", zap.Int("pid", c.Peer().PID))
-		_ = c.Close()
+		if r.next != nil {
+			_ = r.next.Close()
+		}
+		r.next = c
 		return
 	}
 	r.conn = c
@@ -243,9 +267,11 @@ func (r *runner) heard(w word) {
 // report tells the host of what ran under the message that a serial names.
 func (r *runner) report(serial, quanta uint64, end time.Duration) {
 	r.mu.Lock()
-	lease, ok := r.leases[serial]
-	if !ok { // the answer to a Close is about the Open before it
-		lease, ok = r.leases[serial-1]
+	lease, ok := Action{}, false
+	for _, a := range r.leases { // order does not matter: the answer to a Close is about the last Open before it
+		if a.Serial <= serial && (!ok || a.Serial > lease.Serial) {
+			lease, ok = a, true
+		}
 	}
 	r.mu.Unlock()
 	if ok && r.cfg.Watch != nil {
@@ -288,6 +314,12 @@ func (r *runner) accept(l *coop.Listener) {
 			pause(r.ctx, sendTime) // such as no descriptors left
 			continue
 		}
+		if why := r.stranger(c.Peer()); why != "" { // who may hold no place among those that are greeted
+			r.log.Warn("no hook", zap.Int("pid", c.Peer().PID), zap.String("why", why))
+			_ = c.Send(coop.Message{Verb: "refuse", Args: []string{why}}, sendTime)
+			_ = c.Close()
+			continue
+		}
 		select {
 		case slots <- struct{}{}:
 		case <-r.ctx.Done():
@@ -319,14 +351,22 @@ func (r *runner) greet(c *coop.Conn) {
 // admit says why a hook is not taken: it is of another user, of another process tree, or
 // of another trial.
 func (r *runner) admit(name string, p coop.Peer) string {
-	if !slices.Contains(r.cfg.UIDs, p.UID) {
-		return "user"
+	if why := r.stranger(p); why != "" {
+		return why
 	}
 	if name != r.cfg.Name {
 		return "name"
 	}
 	if in, err := r.tree.Contains(r.ctx, p.PID); err != nil || !in {
 		return "process"
+	}
+	return ""
+}
+
+// stranger says whether somebody who has connected is of another user.
+func (r *runner) stranger(p coop.Peer) string {
+	if !slices.Contains(r.cfg.UIDs, p.UID) {
+		return "user"
 	}
 	return ""
 }

@@ -23,6 +23,8 @@ type fake struct {
 	sent    []string    // all signals to processes, as "order pid@start"
 	reaped  []int
 	refused bool // refuses signals
+	refuses int  // a process that refuses signals sent to itself
+	blind   bool // reading a process fails
 }
 
 type fakeProcess struct {
@@ -75,20 +77,23 @@ func (f *fake) table() (list []Process, err error) {
 		f.live(f)
 	}
 	for _, pid := range f.pids() {
-		p, _ := f.process(pid)
+		p, _, _ := f.process(pid)
 		list = append(list, p)
 	}
 	return list, nil
 }
 
-func (f *fake) process(pid int) (Process, bool) {
+func (f *fake) process(pid int) (Process, bool, error) {
+	if f.blind {
+		return Process{}, false, fmt.Errorf("too many open files")
+	}
 	p, ok := f.procs[pid]
 	if !ok {
-		return Process{}, false
+		return Process{}, false, nil
 	}
 	q := p.Process
 	q.State, q.Threads = p.states[0], len(p.states)
-	return q, true
+	return q, true, nil
 }
 
 func (f *fake) states(pid int) []byte {
@@ -125,7 +130,7 @@ type fakeHandle struct {
 func (h *fakeHandle) close() {}
 
 func (h *fakeHandle) signal(what order) error {
-	if h.f.refused {
+	if h.f.refused || h.p.PID == h.f.refuses {
 		return fmt.Errorf("not permitted")
 	}
 	if h.f.procs[h.p.PID] == h.p {
@@ -349,4 +354,41 @@ func TestPauseStopsAllThatCameOfTheRootAndNobodyElse(t *testing.T) {
 			require.Equal(t, p.ours, dead(p.states[0]), "seed %d: %v", seed, p.Process)
 		}
 	}
+}
+
+// Processes of another user may refuse; the rest is stopped and ended all the same.
+func TestWhoRefusesASignalDoesNotKeepItFromOthers(t *testing.T) {
+	f := newFake()
+	f.add(20, 10, 20, 20)
+	tree := f.tree(20)
+	f.add(30, 20, 10, 10) // in a group that is not the tree's, so signalled by itself
+	f.add(31, 20, 10, 10)
+	f.refuses = 30
+	_, err := tree.Pause(context.Background(), 1)
+	require.ErrorIs(t, err, ErrFailed)
+	require.ErrorContains(t, err, "30@")
+	require.Equal(t, "T", string(f.procs[20].states))
+	require.Equal(t, "T", string(f.procs[31].states))
+	_, err = tree.Terminate(context.Background(), 0)
+	require.ErrorIs(t, err, ErrFailed)
+	require.Equal(t, "Z", string(f.procs[31].states))
+}
+
+func TestARootThatCannotBeReadIsNotTakenForDead(t *testing.T) {
+	f := newFake()
+	f.add(20, 10, 20, 20)
+	tree := f.tree(20)
+	f.blind = true
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, tree.Wait(ctx), ErrTimeout)
+	require.ErrorIs(t, tree.Close(), ErrFailed)
+	f.blind = false
+	delete(f.procs, 20)
+	require.NoError(t, tree.Wait(ctx))
+	require.NoError(t, tree.Close())
+}
+
+func TestAThreadThatCannotBeReadCountsAsRunning(t *testing.T) {
+	require.Equal(t, threads{alive: true, running: true, stopped: true}, summary([]byte{'T', unknown}))
 }

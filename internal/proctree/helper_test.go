@@ -224,7 +224,7 @@ func grow(t *testing.T, cmd *exec.Cmd, cfg Config) *Tree {
 		_, err := tree.Terminate(ctx, 0)
 		require.NoError(t, err)
 		require.NoError(t, tree.Close())
-		_, there := linux{}.process(tree.Root().PID)
+		_, there, _ := linux{}.process(tree.Root().PID)
 		require.False(t, there, "the root is reaped")
 	})
 	return tree

@@ -20,11 +20,11 @@ const (
 type kernel interface {
 	self() int
 	table() ([]Process, error)                       // all processes, by pid
-	process(pid int) (Process, bool)                 // one of them
+	process(pid int) (Process, bool, error)          // one of them; false if it is gone or hidden, an error if that is not known
 	leader(pid int) bool                             // whether pid is a process, not one of its threads
-	states(pid int) []byte                           // the states of its threads; none if it is gone
+	states(pid int) []byte                           // the states of its threads; none if it is gone, unknown where one cannot be read
 	tagged(pid int, token string) (named, sure bool) // whether its environment names the tree, and whether that is settled
-	open(id Identity) (handle, bool)                 // false if it is gone or its pid is another's
+	open(id Identity) (handle, bool)                 // false if it is gone, its pid is another's, or neither is known
 	group(group int, what order) error               // signals a process group; nil if it is gone
 	reap(pid int)                                    // reaps pid if it is a dead child of this process
 	wait(handles []handle, d time.Duration)          // until one of them exits, d at the most

@@ -19,7 +19,11 @@ import (
 type linux struct{}
 
 func newKernel() (kernel, error) {
-	if _, ok := (linux{}).process(os.Getpid()); !ok {
+	_, ok, err := linux{}.process(os.Getpid())
+	if err != nil {
+		return nil, fault(ErrFailed, "open", "/proc", "", err.Error())
+	}
+	if !ok {
 		return nil, fault(ErrUnsupported, "open", "/proc", "", "does not show this process")
 	}
 	return linux{}, nil
@@ -38,7 +42,11 @@ func (l linux) table() ([]Process, error) {
 	}
 	all := make([]Process, 0, len(pids))
 	for _, pid := range pids {
-		if p, ok := l.process(pid); ok {
+		p, ok, err := l.process(pid)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
 			all = append(all, p)
 		}
 	}
@@ -63,12 +71,19 @@ func numbers(dir string) ([]int, error) {
 	return list, err
 }
 
-func (linux) process(pid int) (Process, bool) {
+// gone says whether an error means that a process is no more. Others, such as that no descriptor is left, mean nothing.
+func gone(err error) bool { return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
+func (linux) process(pid int) (Process, bool, error) {
 	text, err := os.ReadFile(proc(pid, "stat"))
 	if err != nil {
-		return Process{}, false
+		if gone(err) || errors.Is(err, os.ErrPermission) {
+			err = nil
+		}
+		return Process{}, false, err
 	}
-	return parseStat(text)
+	p, ok := parseStat(text)
+	return p, ok, nil
 }
 
 func (linux) leader(pid int) bool {
@@ -86,18 +101,23 @@ func (linux) leader(pid int) bool {
 
 func (linux) states(pid int) []byte {
 	tids, err := numbers(proc(pid, "task"))
-	if err != nil {
+	if gone(err) {
 		return nil
+	}
+	if err != nil {
+		return []byte{unknown}
 	}
 	var states []byte
 	for _, tid := range tids {
 		text, err := os.ReadFile(proc(pid, "task/"+strconv.Itoa(tid)+"/stat"))
-		if err != nil {
+		if gone(err) {
 			continue // it ended since
 		}
-		if t, ok := parseStat(text); ok {
-			states = append(states, t.State)
+		t, ok := parseStat(text)
+		if err != nil || !ok {
+			t.State = unknown
 		}
+		states = append(states, t.State)
 	}
 	return states
 }
@@ -106,7 +126,7 @@ func (linux) states(pid int) []byte {
 func (linux) tagged(pid int, token string) (named, sure bool) {
 	text, err := os.ReadFile(proc(pid, "environ"))
 	if err != nil {
-		return false, true // another user's
+		return false, gone(err) || errors.Is(err, os.ErrPermission) // another user's
 	}
 	for _, entry := range bytes.Split(text, []byte{0}) {
 		if value, ok := bytes.CutPrefix(entry, []byte(tag+"=")); ok && slices.Contains(strings.Split(string(value), ":"), token) {
@@ -130,7 +150,7 @@ func (l linux) open(id Identity) (handle, bool) {
 	if err != nil {
 		return nil, false
 	}
-	if p, ok := l.process(id.PID); !ok || p.Start != id.Start {
+	if p, ok, err := l.process(id.PID); err != nil || !ok || p.Start != id.Start {
 		_ = process.Release()
 		return nil, false
 	}
@@ -145,8 +165,8 @@ func (l linux) open(id Identity) (handle, bool) {
 
 func (h *pidfd) signal(what order) error {
 	if h.fd < 0 { // no pidfd on this kernel: the start is all there is to tell a new owner of the pid
-		if p, ok := (linux{}).process(h.id.PID); !ok || p.Start != h.id.Start {
-			return nil
+		if p, ok, err := (linux{}).process(h.id.PID); err != nil || !ok || p.Start != h.id.Start {
+			return err
 		}
 	}
 	if err := h.process.Signal(signals[what]); err != nil && !errors.Is(err, os.ErrProcessDone) {

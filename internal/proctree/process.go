@@ -62,6 +62,9 @@ func parseStat(text []byte) (Process, bool) {
 	return p, true
 }
 
+// unknown is the state of a thread that could not be read. It counts as one that runs.
+const unknown = '?'
+
 // dead says whether a thread in this state will never run again.
 func dead(state byte) bool { return state == 'Z' || state == 'X' || state == 'x' }
 

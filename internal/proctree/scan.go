@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"errors"
 	"maps"
 	"slices"
 )
@@ -143,15 +144,17 @@ func (t *Tree) sorted(keep func(*member) bool) []*member {
 }
 
 // send signals members: a whole process group at once where it is the tree's, which a
-// fork cannot slip through, and one by one whoever is in another's group.
+// fork cannot slip through, and one by one whoever is in another's group. All are
+// signalled, whoever refuses; the errors are joined.
 func (t *Tree) send(what order, to []*member) error {
 	done := make(map[int]bool)
+	var errs []error
 	for _, m := range to {
 		if t.groups[m.Group] {
 			if !done[m.Group] {
 				done[m.Group] = true
 				if err := t.kernel.group(m.Group, what); err != nil {
-					return fault(ErrFailed, "signal", "group", m.Identity.String(), err.Error())
+					errs = append(errs, fault(ErrFailed, "signal", "group", m.Identity.String(), err.Error()))
 				}
 			}
 			continue
@@ -160,10 +163,10 @@ func (t *Tree) send(what order, to []*member) error {
 			continue // it is gone
 		}
 		if err := m.handle.signal(what); err != nil {
-			return fault(ErrFailed, "signal", "process", m.Identity.String(), err.Error())
+			errs = append(errs, fault(ErrFailed, "signal", "process", m.Identity.String(), err.Error()))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // processes returns what is told of members.

@@ -108,10 +108,13 @@ func (t *Tree) launch(cmd *exec.Cmd) error {
 	}
 	t.cmd = cmd
 	// The root is a child that nobody else reaps: it is there, dead or alive.
-	p, ok := t.kernel.process(cmd.Process.Pid)
-	if !ok {
+	p, ok, err := t.kernel.process(cmd.Process.Pid)
+	if err != nil || !ok {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		if err != nil {
+			return fault(ErrFailed, "start", "cmd", cmd.Path, err.Error())
+		}
 		return fault(ErrFailed, "start", "cmd", cmd.Path, "was reaped by another")
 	}
 	// Between fork and exec the group may not be set yet, but Start returns after exec.
@@ -151,14 +154,19 @@ func Adopt(pid int, cfg Config) (*Tree, error) {
 		if at == pid {
 			return bad(lockstep.ErrInvalid, "is this process or an ancestor of it")
 		}
-		p, ok := t.kernel.process(at)
+		p, ok, err := t.kernel.process(at)
+		if err != nil {
+			return bad(ErrFailed, err.Error())
+		}
 		if !ok {
 			break
 		}
 		at = p.Parent
 	}
-	p, ok := t.kernel.process(pid)
+	p, ok, err := t.kernel.process(pid)
 	switch {
+	case err != nil:
+		return bad(ErrFailed, err.Error())
 	case !ok || dead(p.State) && !summary(t.kernel.states(pid)).alive:
 		return bad(lockstep.ErrUnknown, "there is no such process")
 	case p.flags&kernelThread != 0:
@@ -232,26 +240,29 @@ func (t *Tree) Contains(ctx context.Context, pid int) (bool, error) {
 // Wait waits until the root is dead or ctx ends. It neither reaps the root nor says
 // anything of the rest of the tree, and it keeps no other call waiting.
 func (t *Tree) Wait(ctx context.Context) error {
-	h, ok := t.kernel.open(t.root)
-	if !ok {
-		return nil
+	var hold []handle
+	if h, ok := t.kernel.open(t.root); ok {
+		defer h.close()
+		hold = append(hold, h)
 	}
-	defer h.close()
 	for {
-		p, ok := t.kernel.process(t.root.PID)
+		p, ok, err := t.kernel.process(t.root.PID)
+		if err != nil {
+			p, ok = Process{Identity: t.root, State: unknown}, true // which does not mean that it is dead
+		}
 		if !ok || p.Start != t.root.Start || dead(p.State) && !summary(t.kernel.states(p.PID)).alive {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return &StuckError{Op: "wait", Members: []Process{p}, Err: err}
 		}
-		t.kernel.wait([]handle{h}, glance)
+		t.kernel.wait(hold, glance)
 	}
 }
 
 // Close gives back what the Tree holds: handles, the root if it is dead and not yet
 // reaped, and the cgroup. The processes go on. It is ErrConflict while a cgroup has
-// processes; then it may be called again. Whoever closes a Tree uses it no more.
+// processes and ErrFailed if /proc cannot be read; then it may be called again. Whoever closes a Tree uses it no more.
 func (t *Tree) Close() error {
 	t.turn <- struct{}{}
 	defer t.unlock()
@@ -261,7 +272,11 @@ func (t *Tree) Close() error {
 		}
 		t.cage = nil
 	}
-	if p, ok := t.kernel.process(t.root.PID); t.cmd != nil && !t.reaped && ok && p.Identity == t.root && !summary(t.kernel.states(p.PID)).alive {
+	p, ok, err := t.kernel.process(t.root.PID)
+	if err != nil {
+		return fault(ErrFailed, "close", "root", t.root.String(), err.Error())
+	}
+	if t.cmd != nil && !t.reaped && ok && p.Identity == t.root && !summary(t.kernel.states(p.PID)).alive {
 		t.reap()
 	}
 	for _, m := range t.members { // order does not matter

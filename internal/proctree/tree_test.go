@@ -205,7 +205,7 @@ func TestTerminateReturnsWhenNobodyIsAliveAndTellsOfZombies(t *testing.T) {
 	require.Equal(t, 5, r.Killed)
 	require.LessOrEqual(t, r.Zombies, 4, "whoever init has not reaped yet; never the root")
 	for _, m := range members.Members {
-		p, there := linux{}.process(m.PID)
+		p, there, _ := linux{}.process(m.PID)
 		require.True(t, !there || p.Start != m.Start || dead(p.State), "%v is alive", m)
 	}
 	still(t, b, pass)
@@ -271,7 +271,7 @@ func TestHandleOfAReusedPidIsRefused(t *testing.T) {
 	_, b, _ := scene(t)
 	cmd := role(b, "count", 0)
 	require.NoError(t, cmd.Start())
-	p, ok := linux{}.process(cmd.Process.Pid)
+	p, ok, _ := linux{}.process(cmd.Process.Pid)
 	require.True(t, ok)
 	_, ok = linux{}.open(Identity{PID: p.PID, Start: p.Start - 1})
 	require.False(t, ok, "the pid is another's")
@@ -409,4 +409,32 @@ func TestHandlesAreGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tree.Close())
 	require.Equal(t, before, open(), strconv.Itoa(before))
+}
+
+// Where no descriptor is left, nobody is taken for dead or stopped.
+func TestWithoutDescriptorsNothingIsKnown(t *testing.T) {
+	_, b, _ := scene(t)
+	tree := grow(t, role(b, "count", 0), Config{})
+	advances(t, b, 0)
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 0
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	_, _, read := linux{}.process(tree.Root().PID)
+	states := linux{}.states(tree.Root().PID)
+	_, sure := linux{}.tagged(tree.Root().PID, "x")
+	_, pause := tree.Pause(context.Background(), 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	wait := tree.Wait(ctx)
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	require.ErrorIs(t, read, syscall.EMFILE)
+	require.Equal(t, []byte{unknown}, states)
+	require.False(t, sure)
+	require.ErrorIs(t, pause, ErrFailed)
+	require.ErrorIs(t, wait, ErrTimeout)
+	out, err := tree.Pause(context.Background(), 2)
+	require.NoError(t, err)
+	require.Equal(t, Done, out)
 }

@@ -139,12 +139,10 @@ func (c *Conn) hello(service, name string) error {
 	bad := func(kind error, reason string) error {
 		return &lockstep.Error{Kind: kind, Op: "coop: dial", Field: "name", Value: name, Reason: reason}
 	}
-	if err := c.write(Message{Verb: "hello", Args: []string{strconv.Itoa(Version), service, name}}); err != nil {
-		return err
-	}
-	m, err := c.Receive()
+	failed := c.write(Message{Verb: "hello", Args: []string{strconv.Itoa(Version), service, name}})
+	m, err := c.Receive() // even so, since whoever is refused at once may find the connection closed
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	if m.Verb == "refuse" && len(m.Args) > 0 {
 		return bad(ErrRefused, m.Args[0])
