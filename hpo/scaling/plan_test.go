@@ -238,3 +238,33 @@ func TestCheckFindsWhatDependsOnTheWidth(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
+
+// Complaint 40: mup #1 (a decoupled decay was scaled), mup #56 and PR #73 (decay by L2 under Adam degrades with width),
+// gpt-neox #956 (a wrong parametrization goes unseen without a coordinate check).
+func TestComplaint40DecayKeepsItsMeaningAndWrongRolesShow(t *testing.T) {
+	plan, err := New(transformer(), 8, Options{})
+	require.NoError(t, err)
+	for _, r := range plan.Rules {
+		for _, m := range []Multipliers{r.Adam, r.SGD} {
+			require.Equal(t, 1.0, m.Decoupled, r.Name)
+			require.Equal(t, 1.0, m.LR*m.Coupled, r.Name)
+		}
+	}
+	transfers, _ := Transfers(WeightDecay)
+	require.False(t, transfers)
+	// A readout that was taken for a hidden matrix lacks its multiplier, and its logits grow with the width.
+	var sizes []Coordinate
+	for _, w := range []int64{128, 256, 512, 1024} {
+		wrong, err := Between(Param{Name: "head", Role: Hidden, In: 1024, Out: 1024}, w, w, CompatNone)
+		require.NoError(t, err)
+		right, err := Between(Param{Name: "head", Role: Output, In: 1024, Out: 512}, w, 512, CompatNone)
+		require.NoError(t, err)
+		// After an update the products of a layer's weights and inputs add up: fan-in times what multiplies them.
+		sizes = append(sizes,
+			Coordinate{Layer: "right", Width: w, Step: 1, Size: float64(w) * right.Forward},
+			Coordinate{Layer: "wrong", Width: w, Step: 1, Size: float64(w) * wrong.Forward})
+	}
+	slopes, err := Check(sizes, 0)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true}, []bool{slopes[0].Grows, slopes[1].Grows})
+}
