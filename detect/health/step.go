@@ -227,6 +227,7 @@ func (m *Machine) take(t *target, e *Event, of, at int64) {
 	case Lost:
 		switch {
 		case of <= t.seen:
+		case e.Device == "" && of <= t.blind: // told before
 		case e.Device == "":
 			m.blind(t, at, reasonObserver)
 		default:
@@ -243,7 +244,8 @@ func (m *Machine) take(t *target, e *Event, of, at int64) {
 
 // booted takes in that a node began to run anew, which repairs what a reboot can.
 func (m *Machine) booted(n *node, e *Event, of, at int64) {
-	if n.boot == e.Boot || of < n.self.booted {
+	// Of two boots of one instant the greater counts, in whichever order and however often they are told.
+	if n.boot == e.Boot || of < n.self.booted || of == n.self.booted && e.Boot < n.boot {
 		return
 	}
 	first := n.boot == ""

@@ -15,13 +15,18 @@ import (
 // stream draws events at times that do not fall.
 type stream struct {
 	*rand.Rand
-	at   time.Duration
-	last Event
+	at     time.Duration
+	last   Event
+	unique bool    // no name of a boot comes back, as no real one does
+	boots  [16]int // by node
 }
 
 func newStream(seed uint64) *stream {
 	return &stream{Rand: rand.New(rand.NewPCG(seed, 7)), at: time.Second}
 }
+
+// boot names the boot that a node is in, where boots have names of their own.
+func (r *stream) boot(node int) string { return fmt.Sprintf("b%04d", r.boots[node]) }
 
 // now is a time at which all events so far are past.
 func (r *stream) now() time.Duration { return r.at + 1 }
@@ -60,6 +65,9 @@ func (r *stream) event(nodes, devices int) Event {
 	case Fault, Clear:
 		e.Code = draw(r, XID(13), XID(31), XID(45), XID(48), XID(74), XID(79), XID(92), XID(119), XID(162), XID(163), XID(999), CodeSlow, "peer", "xid/145/fatal")
 		e.Boot = draw(r, "", "b0", "b1")
+		if r.unique {
+			e.Boot = draw(r, "", r.boot(n), r.boot(n))
+		}
 		if e.Kind == Clear {
 			e.Code = draw(r, e.Code, "recovery", "rows", "xid")
 		}
@@ -70,6 +78,10 @@ func (r *stream) event(nodes, devices int) Event {
 		e.Code, e.Passed = draw[Code](r, "diag", "speed"), r.IntN(5) > 0
 	case Boot:
 		e.Device, e.Boot = "", draw(r, "b0", "b1", "b2")
+		if r.unique {
+			r.boots[n]++
+			e.Boot = r.boot(n)
+		}
 	case Repaired:
 		e.Action = draw(r, ActionReset, ActionReboot, ActionInspect)
 	case Override:
@@ -164,6 +176,7 @@ func TestOrderWithinAnInstantIsIrrelevant(t *testing.T) {
 func TestDuplicatesAreIdempotent(t *testing.T) {
 	for seed := range seeds() {
 		r := newStream(seed)
+		r.unique = true // that names come back, as elsewhere, a log that is read again cannot tell from itself
 		cfg := r.config()
 		once, twice := newBed(t, cfg, 3, 3), newBed(t, cfg, 3, 3)
 		var log []Event
