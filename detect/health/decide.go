@@ -210,7 +210,11 @@ func (m *Machine) repair(t *target, bad *incident, at int64) bool {
 func (m *Machine) to(t *target, to State, reason lockstep.Reason, bad *incident, at int64) {
 	from := t.state
 	t.state, t.since = to, at
-	if to != Draining && to != Quarantined {
+	leaves := to == Draining || to == Quarantined
+	if leaves && from != Draining && from != Quarantined {
+		t.asked = at
+	}
+	if !leaves {
 		t.need = ActionNone
 	}
 	if to != Unknown {

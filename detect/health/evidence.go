@@ -268,7 +268,7 @@ func (m *Machine) clear(t *target, c Code, of int64) {
 // repaired takes in that something was done at the time of against what was there
 // before it and asks for no more; not against what is of the boot that began then.
 func (m *Machine) repaired(t *target, done Action, boot string, of int64) {
-	if t.state != Draining && t.state != Quarantined || of < t.since || done.rank() < t.need.rank() {
+	if t.state != Draining && t.state != Quarantined || of < t.asked || done.rank() < t.need.rank() {
 		return
 	}
 	for k := range t.incidents {

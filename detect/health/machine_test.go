@@ -677,3 +677,54 @@ func TestForgetLeavesNothingBehind(t *testing.T) {
 	require.Empty(t, b.domains)
 	require.ErrorIs(t, b.Forget("n0"), lockstep.ErrUnknown)
 }
+
+// A repair counts from when the device was closed for it: told late, it still does; one from before does not, however
+// late it is told.
+func TestRepairsCountFromWhenTheDeviceWasClosed(t *testing.T) {
+	for _, tt := range []struct {
+		repaired time.Duration
+		want     State
+	}{{30 * time.Second, Quarantined}, {90 * time.Second, Probation}, {3 * time.Minute, Probation}} {
+		b := newBed(t, quietly(), 1, 1)
+		b.at(time.Minute, Event{Kind: Fault, Code: XID(48)})
+		b.at(2*time.Minute, Event{Kind: Drained})
+		b.step(3 * time.Minute)
+		require.Equal(t, Quarantined, b.state(0, 0))
+		e := Event{Time: t0.Add(tt.repaired), Kind: Repaired, Node: nod(0), Device: dev(0), Action: ActionReset, Source: "ops"}
+		for range 2 { // told twice
+			b.observe(e)
+			b.step(b.time() + time.Minute)
+			require.Equal(t, tt.want, b.state(0, 0), tt.repaired)
+		}
+	}
+}
+
+// Of two boots of one instant the greater name counts, in either order, and telling a loss of the whole node again that
+// is over takes nothing back.
+func TestBootsOfOneInstantAndLossesToldAgain(t *testing.T) {
+	boot := func(name string) Event {
+		return Event{Time: t0.Add(time.Minute), Kind: Boot, Node: nod(0), Boot: name, Source: "ops"}
+	}
+	one, two := newBed(t, quietly(), 1, 1), newBed(t, quietly(), 1, 1)
+	for k, name := range []string{"b1", "b2", "b1"} {
+		one.observe(boot(name))
+		one.step(time.Minute + time.Duration(k+1))
+	}
+	for k, name := range []string{"b2", "b1", "b2"} {
+		two.observe(boot(name))
+		two.step(time.Minute + time.Duration(k+1))
+	}
+	require.Equal(t, "b2", one.nodes[nod(0)].boot)
+	require.Equal(t, "b2", two.nodes[nod(0)].boot)
+
+	lost := Event{Time: t0.Add(5 * time.Minute), Kind: Lost, Node: nod(0), Source: "ops"}
+	one.observe(lost)
+	one.step(6 * time.Minute)
+	require.Equal(t, Unknown, one.state(0, 0))
+	one.passes(7*time.Minute, 0, 0)
+	one.step(8 * time.Minute)
+	require.Equal(t, Healthy, one.state(0, 0))
+	one.observe(lost)
+	one.step(9 * time.Minute)
+	require.Equal(t, Healthy, one.state(0, 0))
+}

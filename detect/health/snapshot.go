@@ -46,6 +46,7 @@ type (
 		Source    string            `json:"source,omitempty"`
 		Blind     int64             `json:"blind"`
 		Drained   int64             `json:"drained"`
+		Asked     int64             `json:"asked"`
 		Fixed     int64             `json:"fixed"`
 		Left      int64             `json:"left"`
 		Booted    int64             `json:"booted"`
@@ -180,7 +181,7 @@ func each[A, B any](in []A, f func(A) B) []B {
 func (t *target) image() targetImage {
 	ti := targetImage{
 		Device: t.device, State: t.state, Since: t.since, Prior: t.prior, Need: t.need, Level: t.level,
-		Bad: t.bad, Seen: t.seen, Source: t.source, Blind: t.blind, Drained: t.drained, Fixed: t.fixed,
+		Bad: t.bad, Seen: t.seen, Source: t.source, Blind: t.blind, Drained: t.drained, Asked: t.asked, Fixed: t.fixed,
 		Left: t.left, Booted: t.booted, Ends: t.ends, Capped: t.capped,
 		Relapses:  each(t.relapses, func(r relapse) relapseImage { return relapseImage{r.at, r.code, r.grave} }),
 		Passes:    each(t.passes, func(p pass) passImage { return passImage{p.probe, p.at} }),
@@ -300,7 +301,7 @@ func (ti *targetImage) wrong() string {
 	switch {
 	case ti.State.rank() < 0 || ti.Prior != "" && (!ti.Prior.Open() || ti.State != Unknown) || ti.Need.rank() < 0:
 		return "state, prior or need is none"
-	case !moment(ti.Since, ti.Bad, ti.Seen, ti.Blind, ti.Drained, ti.Fixed, ti.Left, ti.Booted) || ti.Pin != nil && !moment(ti.Pin.At):
+	case !moment(ti.Since, ti.Bad, ti.Seen, ti.Blind, ti.Drained, ti.Asked, ti.Fixed, ti.Left, ti.Booted) || ti.Pin != nil && !moment(ti.Pin.At):
 		return "a time is none"
 	case len(ti.Ends) > most || len(ti.Relapses) > most || len(ti.Passes) > most || len(ti.Incidents) > maxIncidents:
 		return "there is more than can be"
@@ -339,7 +340,7 @@ func (m *Machine) target(ti *targetImage) (*target, string) {
 	}
 	t := &target{
 		device: ti.Device, state: ti.State, since: ti.Since, prior: ti.Prior, need: ti.Need, level: ti.Level,
-		bad: ti.Bad, seen: ti.Seen, source: ti.Source, blind: ti.Blind, drained: ti.Drained, fixed: ti.Fixed,
+		bad: ti.Bad, seen: ti.Seen, source: ti.Source, blind: ti.Blind, drained: ti.Drained, asked: ti.Asked, fixed: ti.Fixed,
 		left: ti.Left, booted: ti.Booted, ends: ti.Ends, deadline: forever,
 		relapses: each(ti.Relapses, func(r relapseImage) relapse { return relapse{r.At, r.Code, r.Grave} }),
 		passes:   each(ti.Passes, func(p passImage) pass { return pass{p.Probe, p.At} }),

@@ -25,6 +25,7 @@ type target struct {
 	source  string
 	blind   int64 // when its observer failed
 	drained int64 // when its work was gone
+	asked   int64 // when it was closed for what it is to be drained or repaired for
 	fixed   int64 // when it was repaired
 	left    int64 // when it recovered last
 	booted  int64 // of a node itself: when its boot began
@@ -72,7 +73,7 @@ type pass struct {
 func newTarget(now int64) *target {
 	return &target{
 		state: Unknown, since: now, need: ActionNone, deadline: forever,
-		bad: never, seen: never, blind: never, drained: never, fixed: never, left: never, booted: never,
+		bad: never, seen: never, blind: never, drained: never, asked: never, fixed: never, left: never, booted: never,
 	}
 }
 
