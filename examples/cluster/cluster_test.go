@@ -244,7 +244,7 @@ func TestPhillyComparison(t *testing.T) {
 		t.Skipf("no %s; LOCKSTEP_SHARED names the folder that holds traces", path)
 	}
 	if testing.Short() {
-		t.Skip("takes some seconds")
+		t.Skip("left out with -short: a replay of some seconds")
 	}
 	_, w, outcomes := replayOf(t, "-trace", path, "-weights", filepath.Join(dir, "traces", "philly_weights.csv.gz"))
 	_, err := verifyAll(w, outcomes)

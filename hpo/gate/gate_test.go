@@ -193,7 +193,7 @@ func real(t *testing.T) {
 	is, err := os.Readlink("/proc/thread-self/exe") // not what emulators care for
 	require.NoError(t, err)
 	if seen != is {
-		t.Skip("the program is run by " + is + ", which hides what processes are like")
+		t.Skip("tests with real processes are left out: the program is run by " + is + ", which hides what processes are like")
 	}
 }
 
@@ -354,7 +354,7 @@ func TestATrialInACgroupIsFrozen(t *testing.T) {
 		err = proctree.ProbeCgroup(dir)
 	}
 	if err != nil {
-		t.Skip("no cgroup v2 that can be written: " + err.Error())
+		t.Skip("stopping by the freezer is left out: no cgroup v2 that can be written: " + err.Error())
 	}
 	b := scene(t)
 	g := run(t, b, Config{Command: role(b, "plain"), Cgroup: dir})
@@ -623,7 +623,7 @@ func TestAHookIsTakenWhateverElseConnects(t *testing.T) {
 func TestAHookOfAnotherUserConnectsIfItMay(t *testing.T) {
 	real(t)
 	if os.Geteuid() != 0 {
-		t.Skip("only root can start a process of another user")
+		t.Skip("the refusal of another user is left out: only root can start a process of one")
 	}
 	dir, err := os.MkdirTemp("", "gate") // t.TempDir is below what is closed to others
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ while gate.wait(0.001):
 func TestThePythonHookKeepsToTheProtocol(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3: " + err.Error())
+		t.Skip("gate.py is left out: no python3: " + err.Error())
 	}
 	b := scene(t)
 	dir, err := filepath.Abs(".")

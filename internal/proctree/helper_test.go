@@ -187,7 +187,7 @@ func real(t *testing.T) {
 	is, err := os.Readlink("/proc/thread-self/exe") // not what emulators care for
 	require.NoError(t, err)
 	if seen != is {
-		t.Skip("the program is run by " + is + ", which hides what processes are like")
+		t.Skip("tests with real processes are left out: the program is run by " + is + ", which hides what processes are like")
 	}
 }
 

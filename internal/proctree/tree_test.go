@@ -338,7 +338,7 @@ func freezer(t *testing.T) string {
 		err = ProbeCgroup(dir)
 	}
 	if err != nil {
-		t.Skip("no cgroup v2 that can be written: " + err.Error())
+		t.Skip("the freezer is left out: no cgroup v2 that can be written: " + err.Error())
 	}
 	return dir
 }

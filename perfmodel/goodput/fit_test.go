@@ -270,7 +270,7 @@ func profiles(t *testing.T, app string) []Sample {
 
 func TestFitOfThePolluxProfiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short: six fits of hundreds of samples each")
+		t.Skip("left out with -short: six fits of hundreds of measured samples each; generated ones are fitted")
 	}
 	// A bound is what the fit comes to, rounded up: seven numbers stand for hundreds of measurements.
 	for app, bound := range map[string]float64{ // in any order: each case stands alone
@@ -293,7 +293,7 @@ func TestFitOfThePolluxProfiles(t *testing.T) {
 // those of up to three.
 func TestFitForetellsLargerLayoutsOfThePolluxProfiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short: six fits of hundreds of samples each")
+		t.Skip("left out with -short: six fits of hundreds of measured samples each; generated ones are fitted")
 	}
 	for _, app := range []string{"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"} {
 		t.Run(app, func(t *testing.T) {

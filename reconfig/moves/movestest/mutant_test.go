@@ -119,7 +119,7 @@ func TestMutantsAreFound(t *testing.T) {
 	names := append(slices.Collect(maps.Keys(mutants)), slices.Collect(maps.Keys(once))...)
 	slices.Sort(names)
 	if testing.Short() {
-		t.Skip("starts a process for each mutant")
+		t.Skip("left out with -short: a process for each faulty executor, to see that the conformance test finds it")
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
