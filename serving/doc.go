@@ -1,0 +1,2 @@
+// Package serving answers what batch to send and when, under an objective.
+package serving
