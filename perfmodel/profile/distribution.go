@@ -16,7 +16,18 @@ const maxSizes = 1 << 16
 // they need, each counted the same. It is made by NewDistribution or taken from
 // Durations, and read only; the zero Distribution is empty.
 type Distribution struct {
-	sizes []int64 // ascending, more than 0
+	sizes []int64      // ascending, more than 0
+	sums  []int128.Int // sums[i] is the sum of the first i sizes; nil if there are none
+}
+
+// distributionOf takes over sizes, all more than 0, which it sorts.
+func distributionOf(sizes []int64) *Distribution {
+	slices.Sort(sizes)
+	d := &Distribution{sizes: sizes, sums: make([]int128.Int, len(sizes)+1)}
+	for i, s := range sizes {
+		d.sums[i+1] = d.sums[i].Add(int128.Of(s))
+	}
+	return d
 }
 
 // NewDistribution returns the distribution of sizes, in any order. A size that is not
@@ -34,16 +45,20 @@ func NewDistribution(sizes []time.Duration) (*Distribution, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	d := &Distribution{sizes: make([]int64, len(sizes))}
+	own := make([]int64, len(sizes))
 	for i, s := range sizes {
-		d.sizes[i] = int64(s)
+		own[i] = int64(s)
 	}
-	slices.Sort(d.sizes)
-	return d, nil
+	return distributionOf(own), nil
 }
 
-// Len returns how many sizes there are.
-func (d *Distribution) Len() int { return len(d.sizes) }
+// Len returns how many sizes there are; 0 for nil.
+func (d *Distribution) Len() int {
+	if d == nil {
+		return 0
+	}
+	return len(d.sizes)
+}
 
 // Quantile returns the least size that at least that part of the sizes, in thousandths
 // from 0 to 1000, does not exceed; outside of that the least or the greatest.
@@ -104,6 +119,26 @@ func (d *Distribution) Gittins(attained time.Duration) (x Index, ok bool) {
 		}
 	}
 	return x, ok
+}
+
+// GittinsWithin returns the index of a job that has attained that much and is given up to amount more, whatever is
+// best: the probability that it ends within it over the service that it is expected to use of it. That is what a
+// scheduler with a fixed quantum looks at. An amount that is not positive is none. Ok is false where the job has
+// outlived all sizes, or amount is none; its index is then the least.
+func (d *Distribution) GittinsWithin(attained, amount time.Duration) (x Index, ok bool) {
+	a, amount := int64(max(attained, 0)), max(amount, 0)
+	from := d.above(attained)
+	longer := int64(len(d.sizes) - from)
+	if longer == 0 || amount == 0 {
+		return Index{}, false
+	}
+	to := d.above(lockstep.MaxWalltime)
+	if int64(amount) < int64(lockstep.MaxWalltime)-a {
+		to = d.above(time.Duration(a) + amount)
+	}
+	ends := int64(to - from)
+	work := d.sums[to].Sub(d.sums[from]).Sub(int128.Product(a, ends)).Add(int128.Product(int64(amount), longer-ends))
+	return Index{ends: uint64(ends), work: work}, true
 }
 
 // Compare orders indices by who is served first: the greater index. It is exact.

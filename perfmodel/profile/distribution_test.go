@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 func distribution(t *testing.T, sizes ...time.Duration) *Distribution {
@@ -83,6 +85,61 @@ func TestGittinsIndexIsTheGreatestOverAllAmounts(t *testing.T) {
 			require.Zero(t, x.Compare(x))
 		}
 	}
+}
+
+// TestGittinsOracle: of sizes 1, 1, 1 and 9 the index is not monotone, unlike attained service.
+func TestGittinsOracle(t *testing.T) {
+	d := distribution(t, time.Second, time.Second, time.Second, 9*time.Second)
+	for _, c := range []struct {
+		attained, amount time.Duration
+		want             float64
+	}{{0, 1, .75}, {0, 9, 1. / 3}, {1, 8, 1. / 8}, {1, 1, 0}, {8, 1, 1}} {
+		x, ok := d.GittinsWithin(c.attained*time.Second, c.amount*time.Second)
+		require.True(t, ok)
+		require.InDelta(t, c.want, x.PerSecond(), 1e-12, "%v", c)
+	}
+	for _, c := range [][2]time.Duration{{9 * time.Second, time.Second}, {0, 0}, {0, -1}} {
+		_, ok := d.GittinsWithin(c[0], c[1])
+		require.False(t, ok)
+	}
+}
+
+func TestGittinsWithinIsTheIndexOfOneAmount(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for range 300 {
+		sizes := make([]time.Duration, 1+rng.IntN(8))
+		for i := range sizes {
+			sizes[i] = time.Duration(1 + rng.IntN(30))
+		}
+		d := distribution(t, sizes...)
+		for a := range time.Duration(32) {
+			best, found := Index{}, false
+			for amount := time.Duration(1); amount < 40; amount++ {
+				ends, work := uint64(0), int64(0)
+				for _, s := range sizes {
+					if s > a {
+						work += int64(min(s-a, amount))
+						if s-a <= amount {
+							ends++
+						}
+					}
+				}
+				x, ok := d.GittinsWithin(a, amount)
+				require.Equal(t, work > 0, ok)
+				if ok {
+					require.Equal(t, Index{ends, int128.Of(work)}, x)
+				}
+				if !found || x.Compare(best) < 0 {
+					best, found = x, ok
+				}
+			}
+			x, _ := d.Gittins(a)
+			require.Zero(t, x.Compare(best), "the greatest over all amounts")
+		}
+	}
+	x, ok := distribution(t, lockstep.MaxWalltime).GittinsWithin(lockstep.MaxWalltime-1, math.MaxInt64)
+	require.True(t, ok)
+	require.Equal(t, Index{1, int128.Of(1)}, x)
 }
 
 func TestGittinsIndexIsExactForTheLongestJobs(t *testing.T) {

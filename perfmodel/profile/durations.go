@@ -242,7 +242,7 @@ func (d *Durations) Distribution(j Job) (dist *Distribution, like Likeness, ok b
 	if like == LikeNone {
 		return nil, LikeNone, false
 	}
-	return &Distribution{sizes: slices.Sorted(slices.Values(kept))}, like, true
+	return distributionOf(slices.Clone(kept)), like, true
 }
 
 // Bound returns what a job of which expected was expected takes at most, but for a

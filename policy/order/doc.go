@@ -14,7 +14,11 @@
 //	Fewest    fewest devices first
 //	SRTF      shortest remaining time first
 //	SRSF      shortest remaining service first: time × devices
+//	QSSF      shortest expected service first
+//	EDF       earliest deadline first
+//	LeastLaxity  least time to spare before the deadline first
 //	Attained  least attained service first
+//	Gittins   most likely to end for the service it takes to see, going by past jobs
 //	LAS       the same in few queues: two-dimensional least attained service, discretised
 //
 // A [Queue] keeps the jobs. One that waits is in the order. One that runs attains service and is out of it,
@@ -36,7 +40,13 @@
 // # Order of decision
 //
 // Every chain ends with submit time and job ID. Jobs without an expected duration come after those with one
-// in SJF, SRTF and SRSF.
+// in SJF, SRTF, SRSF and QSSF, jobs without a deadline after those with one in EDF and LeastLaxity.
+//
+// Gittins looks one quantum of service ahead, as two-dimensional Gittins does in the same paper: the index is
+// the probability that a job ends within the quantum, given what it attained, over the service that it is
+// expected to take of it. It is exact here; that of the authors' simulator, which differs in three ways, is in
+// this package's tests. QSSF is that of Hu et al., "Characterization and Prediction of Deep Learning Workloads
+// in Large-Scale GPU Datacenters" (Helios), SC 2021, section 4.2.
 //
 // LAS has a queue for each limit and one more. A job sinks to the next queue when its service since it came
 // to the first reaches the limit, at that very instant, also while it runs. A job below the first queue
@@ -73,5 +83,5 @@
 // # Limits
 //
 // An order says who is next and not who must go. Remaining times come from the expected duration; they are
-// as good as it is. 2D-Gittins is not here.
+// as good as it is. EDF and LeastLaxity order; whether all deadlines can be met is policy/deadline's to say.
 package order

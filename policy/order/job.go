@@ -15,9 +15,11 @@ type Job struct {
 	Priority lockstep.Priority // Priority is for Priority and Aging: higher first.
 	GPUs     lockstep.MilliGPU // GPUs is what it runs on, or would.
 	Duration time.Duration     // Duration is how long it is expected to run in all, at most lockstep.MaxWalltime; 0 means unknown.
+	Deadline time.Time         // Deadline is when it should have ended; the zero time means none, which comes after all others.
 
 	phase    phase
 	submit   int64
+	deadline int64 // never if there is none
 	since    int64 // when it was submitted or last stopped running; while it competes, the start of the pass
 	at       int64 // until when it is settled; only while it runs
 	executed int64 // time it ran
@@ -57,6 +59,14 @@ const (
 	stopped              // while it was let
 	arrived              // and was not let since
 )
+
+// slack returns the deadline less what is left to run: as long as the job does not run, its laxity is that less now.
+func (j *Job) slack() int64 {
+	if j.deadline == never {
+		return never
+	}
+	return j.deadline - int64(j.Remaining())
+}
 
 // JobOf returns what a gang asks for at the least: its members' minimum and its walltime.
 func JobOf(g *lockstep.Gang) Job {

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
+	"github.com/lockstep-gpu/lockstep/perfmodel/profile"
 )
 
 // Order compares jobs. The orders of this package nest by their field Then and are
@@ -141,6 +144,90 @@ func (o Attained) Compare(a, b *Job) int {
 	return tie(o.Then, a, b)
 }
 
+// QSSF puts the smallest expected service first: expected duration × devices, whatever was done of it. With
+// expectations learned from past jobs (perfmodel/profile) and jobs that are never stopped, it is
+// quasi-shortest-service-first.
+type QSSF struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o QSSF) Compare(a, b *Job) int {
+	if c := unknownLast(a, b); c != 0 {
+		return c
+	}
+	if c := lockstep.GPUTimeOf(a.GPUs, a.Duration).Cmp(lockstep.GPUTimeOf(b.GPUs, b.Duration)); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// EDF puts the earliest deadline first.
+type EDF struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o EDF) Compare(a, b *Job) int {
+	if c := cmp.Compare(a.deadline, b.deadline); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// LeastLaxity puts the job first that can wait least and still meet its deadline: deadline less remaining time. One
+// without an expected duration counts as if nothing were left of it.
+type LeastLaxity struct {
+	Then Order // Then breaks ties; nil means FIFO.
+}
+
+// Compare implements Order.
+func (o LeastLaxity) Compare(a, b *Job) int {
+	if c := cmp.Compare(a.slack(), b.slack()); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+// Gittins puts the job first that, going by past ones, is most likely to end for the service it takes to see:
+// two-dimensional Gittins index with a fixed quantum. Unlike LAS it wants past jobs like those that come: with a few
+// hundred of them or fewer, or of another kind, use LAS.
+type Gittins struct {
+	Past    *profile.Distribution // Past is the service of past jobs, as time of one whole device; it must not be nil or empty.
+	Quantum time.Duration         // Quantum is how much service is looked ahead, as time of one whole device; 0 means 3250 s.
+	Then    Order                 // Then breaks ties; nil means FIFO.
+}
+
+const defaultQuantum = 3250 * time.Second
+
+// Compare implements Order.
+func (o Gittins) Compare(a, b *Job) int {
+	if c := o.index(a).Compare(o.index(b)); c != 0 {
+		return c
+	}
+	return tie(o.Then, a, b)
+}
+
+func (o Gittins) index(j *Job) profile.Index {
+	q := o.Quantum
+	if q == 0 {
+		q = defaultQuantum
+	}
+	x, _ := o.Past.GittinsWithin(whole(j.service), q)
+	return x
+}
+
+// whole returns service as time of one whole device, rounded down to the nanosecond; at most lockstep.MaxWalltime,
+// which no past job exceeds.
+func whole(s lockstep.GPUTime) time.Duration {
+	hi, lo := int128.Int(s).Words()
+	if hi >= uint64(lockstep.WholeGPU) {
+		return lockstep.MaxWalltime
+	}
+	quo, _ := bits.Div64(hi, lo, uint64(lockstep.WholeGPU))
+	return time.Duration(min(quo, uint64(lockstep.MaxWalltime)))
+}
+
 // LAS is discretised least attained service. A chain holds at most one.
 type LAS struct {
 	Limits []time.Duration // Limits are the service, as time of one whole device, at which a job sinks to the next queue, increasing; nil means 3250 s and 7200 s.
@@ -170,6 +257,11 @@ func (o SRTF) then() Order     { return o.Then }
 func (o SRSF) then() Order     { return o.Then }
 func (o Attained) then() Order { return o.Then }
 func (o LAS) then() Order      { return o.Then }
+
+func (o QSSF) then() Order        { return o.Then }
+func (o EDF) then() Order         { return o.Then }
+func (o LeastLaxity) then() Order { return o.Then }
+func (o Gittins) then() Order     { return o.Then }
 
 // tie hands on to the next order, and to FIFO at the end of the chain.
 func tie(next Order, a, b *Job) int {
@@ -212,7 +304,7 @@ func describe(o Order) (string, *LAS, error) {
 	var las *LAS
 	for ; o != nil; o = thenOf(o) {
 		switch o := o.(type) {
-		case *FIFO, *Priority, *Aging, *SJF, *Fewest, *SRTF, *SRSF, *Attained, *LAS:
+		case *FIFO, *Priority, *Aging, *SJF, *Fewest, *SRTF, *SRSF, *Attained, *LAS, *QSSF, *EDF, *LeastLaxity, *Gittins:
 			errs = append(errs, fault(lockstep.ErrInvalid, "config", "Order", fmt.Sprintf("%T", o), "want the value, not a pointer"))
 			return "", nil, errors.Join(errs...)
 		case Aging:
@@ -230,7 +322,13 @@ func describe(o Order) (string, *LAS, error) {
 			}
 			errs = append(errs, o.faults()...)
 			parts = append(parts, fmt.Sprintf("LAS(%d,%d)", o.Limits, o.Knob))
-		case FIFO, Priority, SJF, Fewest, SRTF, SRSF, Attained:
+		case Gittins:
+			if faults := o.faults(); len(faults) > 0 {
+				errs = append(errs, faults...)
+				continue
+			}
+			parts = append(parts, fmt.Sprintf("Gittins(%d,%d past,%d)", o.Quantum, o.Past.Len(), o.Past.Mean()))
+		case FIFO, Priority, SJF, Fewest, SRTF, SRSF, Attained, QSSF, EDF, LeastLaxity:
 			parts = append(parts, strings.TrimPrefix(fmt.Sprintf("%T", o), "order."))
 		default:
 			parts = append(parts, fmt.Sprintf("%T", o))
@@ -253,6 +351,17 @@ func (o *LAS) faults() (errs []error) {
 	}
 	if o.Knob < 0 || o.Knob > maxKnob {
 		errs = append(errs, fault(lockstep.ErrInvalid, "config", "LAS.Knob", strconv.Itoa(o.Knob), "want 0 to "+strconv.Itoa(maxKnob)))
+	}
+	return errs
+}
+
+// faults returns what is wrong with the settings of o.
+func (o *Gittins) faults() (errs []error) {
+	if o.Past.Len() == 0 {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", "Gittins.Past", "", "there are no past jobs"))
+	}
+	if o.Quantum < 0 || o.Quantum > lockstep.MaxWalltime {
+		errs = append(errs, fault(lockstep.ErrInvalid, "config", "Gittins.Quantum", o.Quantum.String(), "want 0 to "+lockstep.MaxWalltime.String()))
 	}
 	return errs
 }

@@ -123,11 +123,23 @@ func (q *Queue) Submit(now time.Time, job Job) error {
 	if job.Duration < 0 || job.Duration > lockstep.MaxWalltime {
 		return fault(lockstep.ErrInvalid, op, "Duration", job.Duration.String(), "want 0 to "+lockstep.MaxWalltime.String())
 	}
+	deadline := int64(never)
+	if !job.Deadline.IsZero() {
+		if deadline, err = in.SinceEpoch(op, "Deadline", job.Deadline); err != nil {
+			return err
+		}
+	}
 	if _, ok := q.jobs[job.ID]; ok {
 		return fault(lockstep.ErrDuplicate, op, "ID", string(job.ID), "is in the queue")
 	}
 	q.advance(ns)
-	j := &Job{ID: job.ID, Priority: job.Priority, GPUs: job.GPUs, Duration: job.Duration, submit: ns, since: ns, timer: never}
+	j := &Job{
+		ID: job.ID, Priority: job.Priority, GPUs: job.GPUs, Duration: job.Duration,
+		submit: ns, deadline: deadline, since: ns, timer: never,
+	}
+	if deadline != never {
+		j.Deadline = lockstep.FromNanos(deadline)
+	}
 	j.arrive(ns)
 	q.halt()
 	q.jobs[j.ID] = j

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
+	"github.com/lockstep-gpu/lockstep/perfmodel/profile"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -116,7 +117,7 @@ func TestRemainingOracle(t *testing.T) {
 	for _, tt := range []struct {
 		order Order
 		want  string
-	}{{SRTF{}, "X Y Z"}, {SRSF{}, "Y X Z"}, {SJF{}, "X Y Z"}, {Fewest{}, "Y Z X"}, {nil, "X Y Z"}} {
+	}{{SRTF{}, "X Y Z"}, {SRSF{}, "Y X Z"}, {QSSF{}, "Y X Z"}, {SJF{}, "X Y Z"}, {Fewest{}, "Y Z X"}, {nil, "X Y Z"}} {
 		q := newQueue(t, tt.order)
 		require.NoError(t, q.Submit(t0, Job{ID: "X", GPUs: 8000, Duration: 10 * time.Second}))
 		require.NoError(t, q.Submit(t0, Job{ID: "Y", GPUs: 1000, Duration: 20 * time.Second}))
@@ -292,6 +293,8 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		{"absurd duration", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Duration: math.MaxInt64}) }},
 		{"zero time", lockstep.ErrInvalid, func() error { return q.Submit(time.Time{}, Job{ID: "n"}) }},
 		{"before 1970", lockstep.ErrInvalid, func() error { return q.Submit(lockstep.FromNanos(-1), Job{ID: "n"}) }},
+		{"deadline before 1970", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Deadline: lockstep.FromNanos(-1)}) }},
+		{"deadline out of range", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Deadline: time.Unix(1<<60, 0)}) }},
 		{"past", lockstep.ErrPast, func() error { return q.Submit(t0, Job{ID: "n"}) }},
 		{"past start", lockstep.ErrPast, func() error { return q.Start(t0, "w") }},
 		{"start unknown", lockstep.ErrUnknown, func() error { return q.Start(now, "n") }},
@@ -320,6 +323,9 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		LAS{Knob: -1},
 		LAS{Then: LAS{}},
 		Priority{Then: SJF{Then: LAS{Knob: math.MaxInt}}},
+		Gittins{},
+		Gittins{Past: new(profile.Distribution)},
+		Priority{Then: &EDF{}},
 		&LAS{}, // would never let a job sink
 		Priority{Then: &Aging{Step: -1}},
 		Priority{Then: (*SRTF)(nil)},
@@ -411,6 +417,54 @@ func TestOrdersAgainstAModel(t *testing.T) {
 				unknown(a, b), cmp.Compare(remaining(a, now), remaining(b, now)))
 		}},
 	}
+	deadline := func(r *ref) int64 {
+		if r.Deadline.IsZero() {
+			return math.MaxInt64
+		}
+		return r.Deadline.UnixNano()
+	}
+	slack := func(r *ref, now int64) int64 {
+		if r.Deadline.IsZero() {
+			return math.MaxInt64
+		}
+		return deadline(r) - remaining(r, now)
+	}
+	past := []time.Duration{time.Minute, 20 * time.Minute, 20 * time.Minute, time.Hour, 3 * time.Hour, 9 * time.Hour, 40 * time.Hour}
+	dist, err := profile.NewDistribution(past)
+	require.NoError(t, err)
+	index := func(r *ref, now int64) *big.Rat { // probability to end within an hour over service that is expected to be used
+		_, s := r.executed(now)
+		a := new(big.Int).Div(s, big.NewInt(1000)).Int64()
+		ends, work := int64(0), int64(0)
+		for _, p := range past {
+			if left := int64(p) - a; left > 0 {
+				if left <= int64(time.Hour) {
+					ends++
+				}
+				work += min(left, int64(time.Hour))
+			}
+		}
+		if work == 0 {
+			return new(big.Rat)
+		}
+		return big.NewRat(ends, work)
+	}
+	orders = append(orders, []struct {
+		order Order
+		less  func(a, b *ref, now int64) int
+	}{
+		{EDF{}, func(a, b *ref, _ int64) int { return cmp.Compare(deadline(a), deadline(b)) }},
+		{LeastLaxity{}, func(a, b *ref, now int64) int { return cmp.Compare(slack(a, now), slack(b, now)) }},
+		{EDF{Then: QSSF{}}, func(a, b *ref, _ int64) int {
+			work := func(r *ref) *big.Int {
+				return new(big.Int).Mul(big.NewInt(int64(r.Duration)), big.NewInt(int64(r.GPUs)))
+			}
+			return cmp.Or(cmp.Compare(deadline(a), deadline(b)), unknown(a, b), work(a).Cmp(work(b)))
+		}},
+		{Gittins{Past: dist, Quantum: time.Hour, Then: EDF{}}, func(a, b *ref, now int64) int {
+			return cmp.Or(index(b, now).Cmp(index(a, now)), cmp.Compare(deadline(a), deadline(b)))
+		}},
+	}...)
 	steps := 1200
 	if testing.Short() {
 		steps = 300
@@ -463,6 +517,9 @@ func randomCall(t *testing.T, rng *rand.Rand, q *Queue, model map[lockstep.JobID
 	r, ok := model[id]
 	if !ok {
 		job := Job{ID: id, Priority: lockstep.Priority(rng.IntN(3)), GPUs: lockstep.MilliGPU(rng.IntN(9) * 500), Duration: time.Duration(rng.IntN(4)) * time.Hour}
+		if rng.IntN(3) > 0 {
+			job.Deadline = t0.Add(time.Duration(rng.IntN(20)) * time.Hour)
+		}
 		require.NoError(t, q.Submit(at, job))
 		model[id] = &ref{Job: job, submitted: now, since: now}
 		return

@@ -32,6 +32,7 @@ type record struct {
 	Priority lockstep.Priority `json:"priority,omitempty"`
 	GPUs     lockstep.MilliGPU `json:"gpus"`
 	Duration time.Duration     `json:"duration,omitempty"`
+	Deadline *int64            `json:"deadline,omitempty"`
 	Phase    phase             `json:"phase"`
 	Submit   int64             `json:"submit"`
 	Since    int64             `json:"since"`
@@ -81,8 +82,12 @@ func (q *Queue) image() *image {
 	img := &image{Order: q.name, Now: q.now, Pass: q.pass, Lets: q.lets, Jobs: make([]record, 0, len(q.jobs))}
 	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
 		j := q.jobs[id]
+		var deadline *int64
+		if j.deadline != never {
+			deadline = &j.deadline
+		}
 		img.Jobs = append(img.Jobs, record{
-			ID: j.ID, Priority: j.Priority, GPUs: j.GPUs, Duration: j.Duration, Phase: j.phase, Submit: j.submit, Since: j.since,
+			ID: j.ID, Priority: j.Priority, GPUs: j.GPUs, Duration: j.Duration, Deadline: deadline, Phase: j.phase, Submit: j.submit, Since: j.since,
 			At: j.at, Executed: j.executed, Service: j.service, Level: j.level, Gauge: j.gauge, Spent: j.spent,
 			Class: j.place.class, Major: j.place.major, Minor: j.place.minor,
 		})
@@ -103,7 +108,10 @@ func (q *Queue) load(img *image) error {
 		j := &Job{
 			ID: r.ID, Priority: r.Priority, GPUs: r.GPUs, Duration: r.Duration, phase: r.Phase, submit: r.Submit, since: r.Since,
 			at: r.At, executed: r.Executed, service: r.Service, level: r.Level, gauge: r.Gauge, spent: r.Spent,
-			place: place{r.Class, r.Major, r.Minor}, timer: never,
+			place: place{r.Class, r.Major, r.Minor}, timer: never, deadline: never,
+		}
+		if r.Deadline != nil {
+			j.deadline, j.Deadline = *r.Deadline, lockstep.FromNanos(*r.Deadline)
 		}
 		reason := q.check(j)
 		if places[j.place] && j.place.class != arrived {
@@ -125,7 +133,7 @@ func (q *Queue) check(j *Job) string {
 	switch {
 	case j.ID.Validate() != nil || twice:
 		return "is no ID or stands twice"
-	case j.GPUs < 0 || j.Duration < 0 || j.Duration > lockstep.MaxWalltime:
+	case j.GPUs < 0 || j.Duration < 0 || j.Duration > lockstep.MaxWalltime || j.deadline < 0:
 		return "demand out of range"
 	case j.phase < waiting || j.phase > competing:
 		return "phase is unknown"
