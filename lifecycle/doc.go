@@ -76,5 +76,7 @@
 //
 // # Limits
 //
-// No DAG readiness, no members: who is lost in a gang is the host's to say.
+// No members: who is lost in a gang is the host's to say. Which step of a workflow may run is package
+// lifecycle/dag's. [State.In] and [StateIn] translate the words of Kubernetes, Volcano, Kueue and Slurm, as far as a
+// word alone can say where a job is.
 package lifecycle

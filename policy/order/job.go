@@ -17,6 +17,10 @@ type Job struct {
 	Duration time.Duration     // Duration is how long it is expected to run in all, at most lockstep.MaxWalltime; 0 means unknown.
 	Deadline time.Time         // Deadline is when it should have ended; the zero time means none, which comes after all others.
 
+	// First is when it first came, for a job that was dropped and comes back, so that it keeps its place; the zero
+	// time means now. It is not after now.
+	First time.Time
+
 	phase    phase
 	submit   int64
 	deadline int64 // never if there is none

@@ -107,7 +107,8 @@ func (q *Queue) Job(id lockstep.JobID) (Job, bool) {
 	return c, true
 }
 
-// Submit puts a job into the order. Only its exported fields count.
+// Submit puts a job into the order. Only its exported fields count. One that comes back with its First keeps the
+// place that FIFO and Aging gave it; LAS takes it for a new one.
 func (q *Queue) Submit(now time.Time, job Job) error {
 	const op = "submit"
 	ns, err := q.at(op, now)
@@ -129,17 +130,27 @@ func (q *Queue) Submit(now time.Time, job Job) error {
 			return err
 		}
 	}
+	first := ns
+	if !job.First.IsZero() {
+		if first, err = in.SinceEpoch(op, "First", job.First); err != nil {
+			return err
+		}
+		if first > ns {
+			return fault(lockstep.ErrInvalid, op, "First", job.First.String(), "is after now")
+		}
+	}
 	if _, ok := q.jobs[job.ID]; ok {
 		return fault(lockstep.ErrDuplicate, op, "ID", string(job.ID), "is in the queue")
 	}
 	q.advance(ns)
 	j := &Job{
 		ID: job.ID, Priority: job.Priority, GPUs: job.GPUs, Duration: job.Duration,
-		submit: ns, deadline: deadline, since: ns, timer: never,
+		submit: first, deadline: deadline, since: first, timer: never,
 	}
 	if deadline != never {
 		j.Deadline = lockstep.FromNanos(deadline)
 	}
+	j.First = lockstep.FromNanos(first)
 	j.arrive(ns)
 	q.halt()
 	q.jobs[j.ID] = j

@@ -126,6 +126,28 @@ func TestRemainingOracle(t *testing.T) {
 	}
 }
 
+// kubernetes-sigs/kueue#1282: an evicted job loses its place.
+func TestComplaintEvictedJobKeepsItsPlace(t *testing.T) {
+	sec := func(n int) time.Time { return at(time.Duration(n) * time.Second) }
+	for _, o := range []Order{nil, Priority{}, Aging{Step: time.Second}} {
+		q := newQueue(t, o)
+		for i, id := range []lockstep.JobID{"first", "second", "third"} {
+			require.NoError(t, q.Submit(sec(2*i), Job{ID: id, GPUs: 1000}))
+		}
+		require.NoError(t, q.Start(sec(6), "first"))
+		require.NoError(t, q.Finish(sec(8), "first")) // to back-off
+		j := Job{ID: "first", GPUs: 1000, First: sec(0)}
+		require.NoError(t, q.Submit(sec(20), j))
+		require.Equal(t, "first second third", sequence(q, sec(20)), "%T", o)
+		again, err := Restore(Config{Order: o}, strings.NewReader(save(t, q)))
+		require.NoError(t, err)
+		require.Equal(t, "first second third", sequence(again, sec(20)))
+		require.NoError(t, q.Finish(sec(21), "first"))
+		require.NoError(t, q.Submit(sec(22), Job{ID: "first", GPUs: 1000}))
+		require.Equal(t, "second third first", sequence(q, sec(22)), "a new job comes last")
+	}
+}
+
 func TestPriorityOverAgingOverLAS(t *testing.T) {
 	q := newQueue(t, Priority{Then: Aging{Step: time.Hour, Then: LAS{Limits: []time.Duration{time.Minute}}}})
 	submit := func(d time.Duration, id lockstep.JobID, p lockstep.Priority) {
@@ -295,6 +317,8 @@ func TestBadInputsChangeNothing(t *testing.T) {
 		{"before 1970", lockstep.ErrInvalid, func() error { return q.Submit(lockstep.FromNanos(-1), Job{ID: "n"}) }},
 		{"deadline before 1970", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Deadline: lockstep.FromNanos(-1)}) }},
 		{"deadline out of range", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", Deadline: time.Unix(1<<60, 0)}) }},
+		{"first in the future", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", First: at(7)}) }},
+		{"first before 1970", lockstep.ErrInvalid, func() error { return q.Submit(now, Job{ID: "n", First: lockstep.FromNanos(-1)}) }},
 		{"past", lockstep.ErrPast, func() error { return q.Submit(t0, Job{ID: "n"}) }},
 		{"past start", lockstep.ErrPast, func() error { return q.Start(t0, "w") }},
 		{"start unknown", lockstep.ErrUnknown, func() error { return q.Start(now, "n") }},

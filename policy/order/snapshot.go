@@ -109,6 +109,7 @@ func (q *Queue) load(img *image) error {
 			ID: r.ID, Priority: r.Priority, GPUs: r.GPUs, Duration: r.Duration, phase: r.Phase, submit: r.Submit, since: r.Since,
 			at: r.At, executed: r.Executed, service: r.Service, level: r.Level, gauge: r.Gauge, spent: r.Spent,
 			place: place{r.Class, r.Major, r.Minor}, timer: never, deadline: never,
+			First: lockstep.FromNanos(r.Submit),
 		}
 		if r.Deadline != nil {
 			j.deadline, j.Deadline = *r.Deadline, lockstep.FromNanos(*r.Deadline)
