@@ -39,7 +39,7 @@ type jobImage struct {
 
 func (t *Table) image() image {
 	img := image{Config: t.cfg, Now: t.now, Index: t.index, Given: t.given, Missed: t.missed}
-	for _, j := range t.jobs { // sorted below
+	for _, j := range t.jobs { // sorted below, so order cannot matter
 		img.Jobs = append(img.Jobs, jobImage{j.id, j.gpus, j.left, j.at, j.deadline, j.slots, j.running, j.atRisk})
 	}
 	slices.SortFunc(img.Jobs, func(a, b jobImage) int { return cmp.Compare(a.ID, b.ID) })

@@ -67,7 +67,7 @@ func (t *Table) Step(now time.Time) (Slot, error) {
 // turn returns all jobs in the order in which they get idle devices.
 func (t *Table) turn() []*job {
 	list := make([]*job, 0, len(t.jobs))
-	for _, j := range t.jobs { // sorted below
+	for _, j := range t.jobs { // sorted below, so order cannot matter
 		list = append(list, j)
 	}
 	rank := func(j *job) int {
@@ -94,7 +94,7 @@ func (t *Table) turn() []*job {
 // miss takes the deadlines off those whose deadline has passed.
 func (t *Table) miss() []lockstep.JobID {
 	var out []lockstep.JobID
-	for _, j := range t.jobs { // sorted below
+	for _, j := range t.jobs { // sorted below, so order cannot matter
 		if j.deadline <= t.now {
 			out = append(out, j.id)
 			t.unplan(j)

@@ -239,7 +239,7 @@ func (t *Table) unplan(j *job) {
 // withDeadline returns the admitted jobs that have one, by ID.
 func (t *Table) withDeadline() []*job {
 	list := make([]*job, 0, len(t.jobs)+1)
-	for _, j := range t.jobs { // sorted below
+	for _, j := range t.jobs { // sorted below, so order cannot matter
 		if j.deadline != never {
 			list = append(list, j)
 		}
