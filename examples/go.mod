@@ -3,6 +3,7 @@ module github.com/lockstep-gpu/lockstep/examples
 go 1.26.0
 
 require (
+	github.com/ebitengine/purego v0.11.3
 	github.com/lockstep-gpu/lockstep v0.0.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/stretchr/testify v1.12.1
