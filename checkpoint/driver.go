@@ -19,6 +19,20 @@ type Target struct {
 	Rank  int            `json:"rank,omitempty"` // Rank is its rank in the job, from 0; for reports only.
 }
 
+// Validate says what is wrong with t, or nil. PID 1 is what a container lives by,
+// and a target without a start time may be anybody.
+func (t Target) Validate() error {
+	switch {
+	case t.PID <= 1:
+		return fault(lockstep.ErrInvalid, "target", "PID", strconv.Itoa(t.PID), "want more than 1")
+	case t.Start == 0:
+		return fault(lockstep.ErrInvalid, "target", "Start", "0", "want field 22 of /proc/PID/stat")
+	case t.Rank < 0:
+		return fault(lockstep.ErrInvalid, "target", "Rank", strconv.Itoa(t.Rank), "want 0 or more")
+	}
+	return nil
+}
+
 // State is where a target is. Numbers that a driver does not know become
 // UnknownState, never a state of this list.
 type State string
@@ -139,6 +153,8 @@ type Driver interface {
 // Inspector is a Driver that can tell the limits of one target before it is
 // touched: MIG, managed memory, IPC, missing rights.
 type Inspector interface {
+	// Inspect says what cannot be done with the target, sorted by What, then
+	// Reason; nothing means that no obstacle is known. It changes nothing.
 	Inspect(ctx context.Context, t Target) ([]Unsupported, error)
 }
 

@@ -2,6 +2,9 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -33,6 +36,55 @@ type Manifest struct {
 	Term  Term           `json:"term"`  // Term is the leader's that committed it.
 	Step  uint64         `json:"step"`  // Step is the training step of all ranks.
 	Ranks []RankImage    `json:"ranks"` // Ranks has every rank of the job once, sorted by rank.
+}
+
+// Validate says all that is wrong with m, or nil; nil is no manifest.
+func (m *Manifest) Validate() error {
+	if m == nil {
+		return fault(lockstep.ErrInvalid, "manifest", "m", "nil", "there is none")
+	}
+	var list []error
+	bad := func(field, value, reason string) {
+		list = append(list, fault(lockstep.ErrInvalid, "manifest", field, value, reason))
+	}
+	if err := m.Job.Validate(); err != nil {
+		list = append(list, err)
+	}
+	if m.Epoch == 0 {
+		bad("Epoch", "0", "epochs count from 1")
+	}
+	if len(m.Ranks) == 0 {
+		bad("Ranks", "[]", "want every rank of the job")
+	}
+	for i := range m.Ranks {
+		r, at := &m.Ranks[i], "Ranks["+strconv.Itoa(i)+"]"
+		if r.Rank != i {
+			bad(at+".Rank", strconv.Itoa(r.Rank), "want every rank once, sorted, from 0")
+		}
+		if r.Bytes < 0 {
+			bad(at+".Bytes", strconv.FormatInt(int64(r.Bytes), 10), "want 0 or more")
+		}
+		if r.Took < 0 {
+			bad(at+".Took", r.Took.String(), "want 0 or more")
+		}
+		if r.Step != m.Step {
+			bad(at+".Step", strconv.FormatUint(r.Step, 10), "want "+strconv.FormatUint(m.Step, 10)+", the step of all ranks")
+		}
+	}
+	return errors.Join(list...)
+}
+
+// Clone returns a copy that shares nothing with m.
+func (m *Manifest) Clone() *Manifest {
+	c := *m
+	c.Ranks = slices.Clone(m.Ranks)
+	return &c
+}
+
+// Equal reports whether m and other say the same.
+func (m *Manifest) Equal(other *Manifest) bool {
+	return m.Job == other.Job && m.Epoch == other.Epoch && m.Term == other.Term && m.Step == other.Step &&
+		slices.Equal(m.Ranks, other.Ranks)
 }
 
 // Ledger is where epochs are committed. checkpoint/imagestore has one on files;
