@@ -12,8 +12,9 @@ import (
 
 // cage is a cgroup of version 2 that holds a tree.
 type cage struct {
-	path string
-	dir  *os.File
+	path     string
+	dir      *os.File
+	borrowed bool // it was there before, and stays
 }
 
 // ProbeCgroup says why the cgroup v2 directory cannot hold trees, or nil. It makes
@@ -29,10 +30,22 @@ func ProbeCgroup(dir string) error {
 // OwnCgroup returns the cgroup v2 directory that this process is in, or
 // ErrUnsupported where there is none. Whether it can hold trees is for ProbeCgroup
 // to say.
-func OwnCgroup() (string, error) {
-	own, err := os.ReadFile("/proc/self/cgroup")
+func OwnCgroup() (string, error) { return cgroupOf("self") }
+
+// CgroupOf returns the cgroup v2 directory that a process is in, as OwnCgroup does.
+func CgroupOf(pid int) (string, error) { return cgroupOf(strconv.Itoa(pid)) }
+
+// Frozen says whether a process is in a cgroup v2 that has frozen, whoever froze it.
+// Without such a cgroup it is not.
+func Frozen(pid int) bool {
+	path, err := CgroupOf(pid)
+	return err == nil && (&cage{path: path}).frozen()
+}
+
+func cgroupOf(pid string) (string, error) {
+	own, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	if err != nil {
-		return "", fault(ErrUnsupported, "cgroup", "/proc/self/cgroup", "", err.Error())
+		return "", fault(ErrUnsupported, "cgroup", "/proc/"+pid+"/cgroup", "", err.Error())
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -70,6 +83,35 @@ func newCage(parent, name string) (*cage, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(fault(ErrUnsupported, "cgroup", "dir", parent, err.Error()), os.Remove(path))
+	}
+	return c, nil
+}
+
+// borrow returns a cgroup that is there already as the cage of the tree below root. Who
+// calls it, or started it, must not be inside: it would freeze itself.
+func borrow(path string, root int, self []int) (*cage, error) {
+	bad := func(kind error, reason string) (*cage, error) {
+		return nil, fault(kind, "adopt", "Within", path, reason)
+	}
+	if !isCgroup2(path) {
+		return bad(ErrUnsupported, "is no directory of cgroup v2")
+	}
+	c := &cage{path: path, borrowed: true}
+	pids := c.members()
+	if !pids[root] {
+		return bad(lockstep.ErrInvalid, "the process is not in it")
+	}
+	for _, pid := range self {
+		if pids[pid] {
+			return bad(lockstep.ErrInvalid, "this process or an ancestor of it is in it")
+		}
+	}
+	var err error
+	if _, err = os.Stat(filepath.Join(path, "cgroup.freeze")); err == nil {
+		c.dir, err = os.Open(path)
+	}
+	if err != nil {
+		return bad(ErrUnsupported, err.Error())
 	}
 	return c, nil
 }
@@ -124,6 +166,9 @@ func (c *cage) kill() { _ = c.write("cgroup.kill", "1") }
 // close removes the cgroup and those that the tree made below it.
 func (c *cage) close() error {
 	_ = c.dir.Close()
+	if c.borrowed {
+		return nil
+	}
 	var dirs []string
 	_ = filepath.WalkDir(c.path, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

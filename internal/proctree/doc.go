@@ -12,7 +12,8 @@
 // A process is known by its pid and its start ([Identity]). It is signalled through a pidfd that was opened first
 // and checked against the start afterwards, so nobody who has got the pid since is met. A process group is
 // signalled as one, which a fork cannot slip through, if it is the tree's. The dead root of a tree that was
-// started is reaped last, so that its pid and group stay its own.
+// started is reaped last, so that its pid and group stay its own. A tree that is adopted can have the cgroup that it
+// is in already (Config.Within).
 //
 // Paused means that every thread of every member reads T or t in its stat file, or that the cgroup says frozen.
 // Dead threads do not count.
@@ -33,7 +34,8 @@
 // Pause looks, signals whoever runs, and looks again, until two looks in a row find the same members, all halted;
 // the first pauses between looks are half a millisecond, then longer up to Config.Poll. A parent in vfork cannot
 // be stopped while its child has not called exec, so such children are let go for a moment at every eighth look.
-// Terminate sends SIGTERM, then SIGCONT, waits, and sends SIGKILL.
+// Terminate sends SIGTERM, then SIGCONT, waits, and sends SIGKILL. Ask, Await and Terminate with no grace are its
+// parts, for whoever asks only some or ends the grace early.
 //
 // # Errors
 //

@@ -3,6 +3,7 @@ package proctree
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -24,10 +25,20 @@ func fault(kind error, op, field, value, reason string) error {
 	return &lockstep.Error{Kind: kind, Op: "proctree: " + op, Field: field, Value: value, Reason: reason}
 }
 
+// refusal is a signal that the kernel did not send. It is os.ErrPermission as well if a
+// right was missing.
+func refusal(field string, id Identity, err error) error {
+	e := fault(ErrFailed, "signal", field, id.String(), err.Error())
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w (%w)", e, os.ErrPermission)
+	}
+	return e
+}
+
 // StuckError says which processes kept a call from being done in time. It is
 // ErrTimeout, and the error of the context as well.
 type StuckError struct {
-	Op      string    // Op is the call: "pause", "resume", "terminate" or "wait".
+	Op      string    // Op is the call: "pause", "resume", "ask", "await", "terminate" or "wait".
 	Members []Process // Members are the processes that were not where they should be, by pid; the caller owns them.
 	Err     error     // Err is the error of the context.
 }

@@ -99,6 +99,64 @@ func (linux) leader(pid int) bool {
 	return false
 }
 
+// Identify returns who has a pid now. It is ErrUnknown if nobody has it.
+func Identify(pid int) (Identity, error) {
+	p, ok, err := linux{}.process(pid)
+	switch {
+	case err != nil:
+		return Identity{}, fault(ErrFailed, "identify", "pid", strconv.Itoa(pid), err.Error())
+	case !ok:
+		return Identity{}, fault(lockstep.ErrUnknown, "identify", "pid", strconv.Itoa(pid), "there is no such process")
+	}
+	return p.Identity, nil
+}
+
+// Alive says whether the process that id names is there and some thread of it is not dead.
+// What cannot be read counts as alive.
+func Alive(id Identity) bool {
+	p, ok, err := linux{}.process(id.PID)
+	if err != nil {
+		return true
+	}
+	return ok && p.Start == id.Start && (!dead(p.State) || summary(linux{}.states(id.PID)).alive)
+}
+
+// OnTerm returns what a process has arranged for SIGTERM, from the masks in its status
+// file (proc(5)). A program can still take a signal that it handles and do nothing.
+func OnTerm(pid int) Attitude {
+	text, err := os.ReadFile(proc(pid, "status"))
+	if err != nil {
+		return Unheard
+	}
+	const bit = 1 << (int(syscall.SIGTERM) - 1)
+	got, first := Attitude(0), false
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		if key == "NSpid" { // the pids that it has, down to its own namespace
+			ids := strings.Fields(value)
+			first = len(ids) > 0 && ids[len(ids)-1] == "1"
+		}
+		if key != "SigIgn" && key != "SigCgt" {
+			continue
+		}
+		mask, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		switch {
+		case err != nil:
+			return Unheard
+		case mask&bit == 0:
+			got = max(got, Dies)
+		case key == "SigIgn":
+			got = Ignores
+		default:
+			got = Handles
+		}
+	}
+	if first && got == Dies {
+		return Drops
+	}
+	return got
+}
+
 func (linux) states(pid int) []byte {
 	tids, err := numbers(proc(pid, "task"))
 	if gone(err) {

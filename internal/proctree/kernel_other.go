@@ -13,4 +13,15 @@ func Subreap() error {
 	return fault(ErrUnsupported, "subreap", "GOOS", runtime.GOOS, "there are subreapers on Linux only")
 }
 
+// Identify returns ErrUnsupported.
+func Identify(int) (Identity, error) {
+	return Identity{}, fault(ErrUnsupported, "identify", "GOOS", runtime.GOOS, "processes are known on Linux only")
+}
+
+// Alive returns false.
+func Alive(Identity) bool { return false }
+
+// OnTerm returns Unheard.
+func OnTerm(int) Attitude { return Unheard }
+
 func isCgroup2(string) bool { return false }

@@ -131,7 +131,7 @@ func (t *Tree) nudge(running []*member) (nudged bool, err error) {
 				continue
 			}
 			if err := c.handle.signal(cont); err != nil {
-				return false, fault(ErrFailed, "signal", "process", c.Identity.String(), err.Error())
+				return false, refusal("process", c.Identity, err)
 			}
 			nudged = true
 		}

@@ -33,6 +33,18 @@ type Process struct {
 // kernelThread is the flag of threads of the kernel, PF_KTHREAD.
 const kernelThread = 0x00200000
 
+// Attitude is what a process has arranged for SIGTERM.
+type Attitude int
+
+// The attitudes.
+const (
+	Unheard Attitude = iota // it is gone, or its masks cannot be read
+	Dies                    // the default: the kernel ends it, and it saves nothing
+	Handles                 // it has a handler; those written in Go always have
+	Ignores                 // it is not told
+	Drops                   // it is the first of a pid namespace and has no handler, so the kernel does not tell it
+)
+
 // parseStat reads a stat file of a process or thread. The name may hold blanks,
 // parentheses and newlines, so all that follows is found behind the last ')'.
 func parseStat(text []byte) (Process, bool) {

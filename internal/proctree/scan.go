@@ -57,9 +57,9 @@ func (t *Tree) scan() error {
 	self := t.kernel.self()
 	root := t.root.Start
 	foreign := make(map[Identity]bool)
-	// Nobody in the tree is older than its root.
+	// Nobody in the tree is older than its root, but for a cgroup that was there before.
 	table = slices.DeleteFunc(table, func(p Process) bool {
-		return p.PID <= 1 || p.PID == self || p.Start < root || p.flags&kernelThread != 0
+		return p.PID <= 1 || p.PID == self || p.Start < root && !caged[p.PID] || p.flags&kernelThread != 0
 	})
 	for joined := true; joined; {
 		joined = false
@@ -154,7 +154,7 @@ func (t *Tree) send(what order, to []*member) error {
 			if !done[m.Group] {
 				done[m.Group] = true
 				if err := t.kernel.group(m.Group, what); err != nil {
-					errs = append(errs, fault(ErrFailed, "signal", "group", m.Identity.String(), err.Error()))
+					errs = append(errs, refusal("group", m.Identity, err))
 				}
 			}
 			continue
@@ -163,7 +163,7 @@ func (t *Tree) send(what order, to []*member) error {
 			continue // it is gone
 		}
 		if err := m.handle.signal(what); err != nil {
-			errs = append(errs, fault(ErrFailed, "signal", "process", m.Identity.String(), err.Error()))
+			errs = append(errs, refusal("process", m.Identity, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -45,7 +45,7 @@ func (t *Tree) Terminate(ctx context.Context, grace time.Duration) (Report, erro
 		}
 	}
 	first := true
-	err := t.until(ctx, time.Time{}, func(alive []*member) error {
+	err := t.until(ctx, noDeadline, func(alive []*member) error {
 		if first {
 			r.Killed, first = len(alive), false
 		}
@@ -67,7 +67,12 @@ func (t *Tree) ask(r *Report) error {
 	}
 	alive := t.sorted(func(m *member) bool { return m.alive })
 	r.Asked = len(alive)
-	if err := t.send(term, alive); err != nil {
+	return t.urge(alive, alive)
+}
+
+// urge sends SIGTERM to some and then lets others go on.
+func (t *Tree) urge(asked, going []*member) error {
+	if err := t.send(term, asked); err != nil {
 		return err
 	}
 	if t.cage != nil {
@@ -76,8 +81,11 @@ func (t *Tree) ask(r *Report) error {
 		}
 	}
 	t.halting = false
-	return t.send(cont, alive)
+	return t.send(cont, going)
 }
+
+// noDeadline is for until.
+var noDeadline time.Time
 
 // until looks at the tree, acting on the living each time, until there are none. With
 // a deadline it gives up then, which is no error.

@@ -30,6 +30,7 @@ const tag = "LOCKSTEP_TREE"
 type Config struct {
 	Session bool          // Session starts the tree in a session of its own, not only in a process group of its own.
 	Cgroup  string        // Cgroup is a cgroup v2 directory to make a cgroup for the tree in, and freeze that; "" means to use signals.
+	Within  string        // Within is the cgroup v2 directory that an adopted tree is in, such as its container's, to freeze and kill that; "" means to use signals. All in it are members, and it is not removed.
 	Poll    time.Duration // Poll is the longest time between two looks at processes that take their time; 0 means 5ms.
 }
 
@@ -66,6 +67,9 @@ type member struct {
 // calls neither cmd.Wait nor cmd.Process.Wait: as long as the dead root is not
 // reaped, its pid and group are nobody else's, and the Tree reaps it last.
 func Start(cmd *exec.Cmd, cfg Config) (*Tree, error) {
+	if cfg.Within != "" {
+		return nil, fault(lockstep.ErrInvalid, "start", "Within", cfg.Within, "is for trees that are adopted; use Cgroup")
+	}
 	t, err := newTree(cfg)
 	if err != nil {
 		return nil, err
@@ -150,10 +154,12 @@ func Adopt(pid int, cfg Config) (*Tree, error) {
 	if pid <= 1 {
 		return bad(lockstep.ErrInvalid, "want the pid of a process, over 1")
 	}
+	var own []int // this process and its ancestors
 	for at, steps := t.kernel.self(), 0; at > 0 && steps < 1000; steps++ {
 		if at == pid {
 			return bad(lockstep.ErrInvalid, "is this process or an ancestor of it")
 		}
+		own = append(own, at)
 		p, ok, err := t.kernel.process(at)
 		if err != nil {
 			return bad(ErrFailed, err.Error())
@@ -173,6 +179,11 @@ func Adopt(pid int, cfg Config) (*Tree, error) {
 		return bad(lockstep.ErrInvalid, "is a thread of the kernel")
 	case !t.kernel.leader(pid):
 		return bad(lockstep.ErrInvalid, "is a thread, not a process")
+	}
+	if cfg.Within != "" {
+		if t.cage, err = borrow(cfg.Within, pid, own); err != nil {
+			return nil, err
+		}
 	}
 	t.adopt(p)
 	return t, nil
