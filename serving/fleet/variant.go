@@ -147,7 +147,7 @@ func extend(from []state, t Task) []state {
 func thin(all []state) []state {
 	out := make([]state, 0, mostStates)
 	for i := range mostStates {
-		out = append(out, all[(len(all)-1)*i/(mostStates-1)])
+		out = append(out, all[int64(len(all)-1)*int64(i)/(mostStates-1)]) // int may have 32 bits
 	}
 	return out
 }
