@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/benchmarks/harness"
 	"github.com/lockstep-gpu/lockstep/policy"
+	"github.com/lockstep-gpu/lockstep/policy/deadline"
 	"github.com/lockstep-gpu/lockstep/policy/hetero"
 )
 
@@ -31,6 +32,9 @@ var list = []decision{
 	{"hetero-fast-path-512-groups", fastPath(512)},
 	{"hetero-check-5000-groups", check},
 	{"steady-5000-sizes", steady},
+	{"deadline-table-admit", tableAdmit},
+	{"deadline-table-step", tableStep},
+	{"deadline-elastic-admit", elasticAdmit},
 }
 
 const limitMs = 20
@@ -171,5 +175,84 @@ func steady(p *program) (func() error, error) {
 			have[i] = v.Target
 		}
 		return nil
+	}, nil
+}
+
+// midnight is when the decisions about deadlines are made.
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// table has as many admitted jobs as are pending.
+func table(p *program) (*deadline.Table, error) {
+	t, err := deadline.New(deadline.Config{GPUs: devices})
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(p.Seed, 6))
+	for i := 0; t.Len() < pending; i++ {
+		run := time.Duration(1+rng.IntN(40)) * 20 * time.Minute
+		if _, err := t.Admit(midnight, deadline.Job{
+			ID: lockstep.JobID(fmt.Sprintf("j%05d", i)), GPUs: 1 << rng.IntN(4), Remaining: run,
+			Deadline: midnight.Add(2*run + time.Duration(rng.IntN(40))*20*time.Minute),
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// tableAdmit is a job that comes and goes beside all others.
+func tableAdmit(p *program) (func() error, error) {
+	t, err := table(p)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		d, err := t.Admit(midnight, deadline.Job{ID: "new", GPUs: 64, Remaining: time.Hour, Deadline: midnight.Add(12 * time.Hour)})
+		if err != nil {
+			return err
+		}
+		if !d.Feasible {
+			return fmt.Errorf("not admitted: %s", d.Reason)
+		}
+		return t.Finish(midnight, "new")
+	}, nil
+}
+
+// tableStep is the next slot.
+func tableStep(p *program) (func() error, error) {
+	t, err := table(p)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := t.Step(midnight)
+		return err
+	}, nil
+}
+
+// elasticAdmit is an elastic job that comes beside all others, whose plans are all made anew.
+func elasticAdmit(p *program) (func() error, error) {
+	e, err := deadline.NewElastic(devices)
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(p.Seed, 7))
+	admit := func(n int) error {
+		seconds := 3600 * (1 + rng.Int64N(20))
+		_, err := e.Admit(midnight, deadline.ElasticJob{
+			ID: lockstep.JobID(fmt.Sprintf("j%05d", n)), Left: 100 * seconds, Deadline: midnight.Add(time.Duration(seconds) * time.Second),
+			Points: []deadline.Point{{GPUs: 1, Rate: 60}, {GPUs: 2, Rate: 110}, {GPUs: 4, Rate: 200}, {GPUs: 8, Rate: 340}},
+		})
+		return err
+	}
+	n := 0
+	for ; e.Len() < pending-100 && n < 2*pending; n++ {
+		if err := admit(n); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		n++
+		return admit(n)
 	}, nil
 }

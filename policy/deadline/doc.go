@@ -53,8 +53,8 @@
 //
 // # Cost
 //
-// Table: with n jobs of which each has h slots, an admission is O(h) where the newcomer's slots have room, and O(n² +
-// nh) where they do not, plus the search; Step is O(n log n), and O(n² + nh) where the plan broke. Elastic: an
+// Table: with n jobs of which each has h slots, an admission is O(n + h) where the newcomer's slots have room, and
+// O(n log n + nh) where they do not, plus the search; Step is O(n log n), and as much as that where the plan broke. Elastic: an
 // admission is O(n s p) with s stretches of the whole plan, at most 2n and more where jobs are interrupted, and p
 // points of a job.
 //

@@ -236,6 +236,9 @@ func (e *Elastic) fill(list []*elastic, ns int64) (plans [][]stretch, free profi
 	free = profile{at: []int64{ns}, free: []int{e.gpus}}
 	plans = make([][]stretch, len(list))
 	for i, j := range list {
+		if j.left.Sign() <= 0 {
+			continue // has ended by its plan, and waits for Finish or Ran
+		}
 		if plans[i] = e.least(j, &free); plans[i] == nil {
 			return nil, free, false
 		}
@@ -396,6 +399,10 @@ func (e *Elastic) replan() {
 	free := profile{at: []int64{e.now}, free: []int{e.gpus}}
 	var late []*elastic
 	for _, j := range e.jobs {
+		if j.left.Sign() <= 0 {
+			j.plan = nil
+			continue
+		}
 		if plan := trim(j.plan, j.left); plan != nil && free.has(plan) {
 			j.plan = plan
 			free.reserve(plan)

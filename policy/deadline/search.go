@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// small is up to how many jobs the search has all its steps.
+const small = 64
+
 // solve plans all jobs of a list, or says with exact that it cannot be done. The rules of thumb come first: each takes
 // the jobs in some order and gives every one its latest (or earliest) slots with room.
 func (t *Table) solve(list []*job) (plan [][]int, exact bool) {
@@ -41,7 +44,9 @@ func (t *Table) solve(list []*job) (plan [][]int, exact bool) {
 			}
 		}
 	}
-	s := searcher{wants: wants, capacity: capacity, left: make([]int, len(wants)), budget: t.cfg.Search, dead: make(map[string]bool)}
+	// A step looks at every job: with many jobs fewer steps keep its time within bounds.
+	budget := int(int64(t.cfg.Search) * small / max(int64(len(wants)), small))
+	s := searcher{wants: wants, capacity: capacity, left: make([]int, len(wants)), budget: budget, dead: make(map[string]bool)}
 	for i, w := range wants {
 		s.left[i] = w.need
 		s.end = max(s.end, w.have)
@@ -96,26 +101,39 @@ func earliest(used []int, capacity int, w want, first int) ([]int, bool) {
 	return slots, len(slots) >= w.need
 }
 
-// impossible reports whether some span of slots from first on is asked for more than it has. Within d slots a job must
-// do what the slots between d and its deadline cannot take; and of the jobs that need more than half of the devices
-// one runs at a time.
+// impossible reports whether the slots from first on to some slot are asked for more than they have. By slot d a job must
+// have done what the slots between d and its deadline cannot take: nothing before its slack is used up, one slot in each
+// slot from there to its deadline. So the sum over all jobs is followed from one bend to the next. And of the jobs that
+// need more than half of the devices one runs at a time.
 func impossible(wants []want, first, capacity int) bool {
-	for _, end := range wants {
-		d := end.have
-		var work, wide int64
-		for _, w := range wants {
-			inside := int64(max(w.need-max(w.have-max(d, first), 0), 0))
-			if w.have <= d {
-				inside = int64(w.need)
-			}
-			work += inside * int64(w.gpus)
-			if 2*w.gpus > capacity {
-				wide += inside
-			}
+	type bend struct {
+		at         int
+		work, wide int64 // by how much each further slot asks for more
+	}
+	bends := make([]bend, 0, 2*len(wants))
+	for _, w := range wants {
+		if w.need == 0 {
+			continue
 		}
-		if span := int64(max(d-first, 0)); work > span*int64(capacity) || wide > span {
+		if w.need > w.have-first {
 			return true
 		}
+		up := bend{at: w.have - w.need, work: int64(w.gpus)}
+		if 2*w.gpus > capacity {
+			up.wide = 1
+		}
+		bends = append(bends, up, bend{w.have, -up.work, -up.wide})
+	}
+	slices.SortFunc(bends, func(a, b bend) int { return cmp.Compare(a.at, b.at) }) // those of one slot add up, so their order cannot matter
+	at, work, wide := first, int64(0), int64(0)
+	var now bend
+	for _, b := range bends {
+		passed := int64(b.at - at)
+		work, wide, at = work+passed*now.work, wide+passed*now.wide, b.at
+		if span := int64(at - first); work > span*int64(capacity) || wide > span {
+			return true
+		}
+		now.work, now.wide = now.work+b.work, now.wide+b.wide
 	}
 	return false
 }

@@ -28,7 +28,7 @@ type Config struct {
 	Lease  time.Duration `json:"lease,omitempty"`  // Lease is the length of the slots that time is cut into; 0 means 20 minutes.
 	Origin time.Time     `json:"origin,omitzero"`  // Origin is when some slot begins; zero means 1970-01-01 UTC.
 	Noise  int           `json:"noise,omitempty"`  // Noise is what is added to remaining times, in thousandths, at most 10000; 0 means none.
-	Search int           `json:"search,omitempty"` // Search is how many steps the exact search may take for a job that no rule of thumb finds room for; 0 means 20000, None means no search.
+	Search int           `json:"search,omitempty"` // Search is how many steps the exact search may take for a job that no rule of thumb finds room for; 0 means 20000, None means no search. With n jobs, more than 64, it is 64/n of that, since each step then takes longer.
 	Eager  bool          `json:"eager,omitempty"`  // Eager lets admitted jobs run ahead of their plan before jobs without a deadline get the idle devices, instead of after.
 }
 

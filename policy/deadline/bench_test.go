@@ -1,0 +1,109 @@
+package deadline_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/policy/deadline"
+)
+
+var benchStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// benchTable returns a table of 10,000 devices with so many admitted jobs. Tight deadlines leave little room.
+func benchTable(b *testing.B, jobs int) *deadline.Table {
+	b.Helper()
+	t, err := deadline.New(deadline.Config{GPUs: 10_000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := 0; t.Len() < jobs; i++ {
+		run := time.Duration(1+rng.IntN(40)) * 20 * time.Minute
+		_, err := t.Admit(benchStart, deadline.Job{
+			ID: lockstep.JobID("j" + strconv.Itoa(i)), GPUs: 1 << rng.IntN(4), Remaining: run,
+			Deadline: benchStart.Add(run*2 + time.Duration(rng.IntN(40))*20*time.Minute),
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return t
+}
+
+// BenchmarkTableAdmit admits and drops one job beside those of the table; one that needs all devices for long is refused after a look at all.
+func BenchmarkTableAdmit(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		gpus int
+		run  time.Duration
+	}{{"room", 1, time.Hour}, {"refused", 10_000, 39 * time.Hour}} {
+		b.Run("gpus=10000/jobs=5000/"+c.name, func(b *testing.B) {
+			t := benchTable(b, 5000)
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := t.Admit(benchStart, deadline.Job{ID: "n", GPUs: c.gpus, Remaining: c.run, Deadline: benchStart.Add(40 * time.Hour)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if d.Feasible {
+					if err := t.Finish(benchStart, "n"); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTableStep gives out one slot.
+func BenchmarkTableStep(b *testing.B) {
+	b.Run("gpus=10000/jobs=5000", func(b *testing.B) {
+		t := benchTable(b, 5000)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := t.Step(benchStart); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkElasticAdmit admits and drops one job beside so many.
+func BenchmarkElasticAdmit(b *testing.B) {
+	for _, n := range []int{50, 500, 5000} {
+		b.Run("gpus=10000/jobs="+strconv.Itoa(n), func(b *testing.B) {
+			e, err := deadline.NewElastic(10_000)
+			if err != nil {
+				b.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			job := func(id string) deadline.ElasticJob {
+				work := int64(3600 * (1 + rng.IntN(20)))
+				return deadline.ElasticJob{
+					ID: lockstep.JobID(id), Left: work * 100, Deadline: benchStart.Add(time.Duration(work) * time.Second),
+					Points: []deadline.Point{{GPUs: 1, Rate: 60}, {GPUs: 2, Rate: 110}, {GPUs: 4, Rate: 200}, {GPUs: 8, Rate: 340}},
+				}
+			}
+			for i := range n {
+				if _, err := e.Admit(benchStart, job("j"+strconv.Itoa(i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				d, err := e.Admit(benchStart, job("n"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if d.Feasible {
+					if err := e.Finish(benchStart, "n"); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
