@@ -153,7 +153,7 @@ func (a *Agent) save() {
 		return
 	}
 	a.phase = phaseSaving
-	a.start(ActionSave, Action{Timeout: a.plan.Pause})
+	a.start(ActionSave, Action{StopStep: a.plan.StopStep, Timeout: a.plan.Pause})
 }
 
 // committed goes forward: there is no way back from a commit.

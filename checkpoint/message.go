@@ -147,7 +147,7 @@ type Action struct {
 	Message  Message       // Message is for ActionSend.
 	Epoch    Epoch         // Epoch is what it is for.
 	Term     Term          // Term is for ActionSettle.
-	StopStep uint64        // StopStep is the step to stop before, for ActionLock; 0 means anywhere.
+	StopStep uint64        // StopStep is the step to stop before, for ActionLock, or that was stopped before, for ActionSave; 0 means anywhere.
 	Timeout  time.Duration // Timeout is how long the call may take.
 	Devices  []DevicePair  // Devices is for ActionResume.
 	Manifest *Manifest     // Manifest is for ActionCommit.

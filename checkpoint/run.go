@@ -64,6 +64,7 @@ type leaderCall struct {
 	event  Event
 	err    chan error   // nil for nobody
 	report chan *Report // gets the next report; nil for nobody
+	only   chan *Report // counts only while the report is still to come; nil counts in any case
 }
 
 // NewLeader returns the leader of a job. If the journal has a record it goes on
@@ -139,8 +140,15 @@ func (l *Leader) Run(ctx context.Context) error {
 
 // step has the coordinator take an event, and begins what it wants.
 func (l *Leader) step(ctx context.Context, call *leaderCall) {
+	if call.only != nil && call.only != l.waiter {
+		return // its request has ended, and the next is somebody else's
+	}
 	l.mu.Lock()
-	list, err := l.c.Step(l.clock.Now(), call.event)
+	var list []Action
+	err := l.untimely(call)
+	if err == nil {
+		list, err = l.c.Step(l.clock.Now(), call.event)
+	}
 	l.mu.Unlock()
 	if err == nil && call.report != nil {
 		l.waiter = call.report
@@ -151,14 +159,30 @@ func (l *Leader) step(ctx context.Context, call *leaderCall) {
 		l.log.Warn("an event was refused", zap.Error(err))
 	}
 	for i := range list {
-		if !l.act(ctx, &list[i]) {
+		if err := l.act(ctx, &list[i]); err != nil {
+			// Told at once: nothing may come between that counts on the record.
+			l.step(ctx, &leaderCall{event: Event{Kind: EventDone, Op: list[i].Op, Err: err}})
 			return
 		}
 	}
 }
 
-// act begins an action and says whether the ones behind it may be begun.
-func (l *Leader) act(ctx context.Context, act *Action) bool {
+// untimely says why a request cannot be waited for: its report would never come,
+// or be another's. l.mu is held.
+func (l *Leader) untimely(call *leaderCall) error {
+	switch {
+	case call.report == nil:
+	case call.event.Kind == EventRelease && l.c.stage != stageHeld:
+		return fault(lockstep.ErrConflict, "resume", "epoch", "", "nobody is held")
+	case call.event.Kind == EventRecover && l.c.stage != stageRecover:
+		return fault(lockstep.ErrConflict, "recover", "epoch", "", "it is being found out already")
+	}
+	return nil
+}
+
+// act begins an action. An error is of a record: the actions behind it must not
+// be begun.
+func (l *Leader) act(ctx context.Context, act *Action) error {
 	switch act.Kind {
 	case ActionSend:
 		if err := l.cfg.Transport.Send(&act.Message); err != nil {
@@ -170,8 +194,7 @@ func (l *Leader) act(ctx context.Context, act *Action) bool {
 		l.mu.Unlock()
 		if err != nil {
 			l.log.Error("the record could not be written", zap.Error(err))
-			l.later(ctx, Event{Kind: EventDone, Op: act.Op, Err: err})
-			return false
+			return err
 		}
 	case ActionCommit, ActionSettle:
 		l.ask(ctx, act)
@@ -182,7 +205,7 @@ func (l *Leader) act(ctx context.Context, act *Action) bool {
 			l.waiter = nil
 		}
 	}
-	return true
+	return nil
 }
 
 // ask calls the ledger in the background.
@@ -200,10 +223,6 @@ func (l *Leader) ask(ctx context.Context, act *Action) {
 		}
 		l.feed(ctx, leaderCall{event: e})
 	})
-}
-
-func (l *Leader) later(ctx context.Context, e Event) {
-	l.wg.Go(func() { l.feed(ctx, leaderCall{event: e}) })
 }
 
 func (l *Leader) feed(ctx context.Context, call leaderCall) bool {
@@ -235,7 +254,7 @@ func settle(ctx context.Context, l Ledger, job lockstep.JobID, epoch Epoch, term
 
 // Checkpoint saves the job as r says and returns how that ended. When it
 // returns with a report, every rank of a job that goes on is running or named in
-// Report.Broken. If ctx ends the epoch is given up unless it is decided already;
+// Report.Broken, but for OutcomeFenced: a newer leader ends the epoch then. If ctx ends the epoch is given up unless it is decided already;
 // Checkpoint waits for that too. The error says why there is no report, or that
 // ctx ended.
 func (l *Leader) Checkpoint(ctx context.Context, r Request) (*Report, error) {
@@ -257,12 +276,6 @@ func (l *Leader) Pause(ctx context.Context, r Request) (*Report, error) {
 // nil means where they were. The outcome is OutcomeAborted, with the reason
 // "released": there is no image.
 func (l *Leader) Resume(ctx context.Context, devices [][]DevicePair) (*Report, error) {
-	l.mu.Lock()
-	held := l.c.stage == stageHeld
-	l.mu.Unlock()
-	if !held {
-		return nil, fault(lockstep.ErrConflict, "resume", "epoch", "", "nobody is held")
-	}
 	return l.request(ctx, Event{Kind: EventRelease, Devices: devices})
 }
 
@@ -298,7 +311,7 @@ func (l *Leader) request(ctx context.Context, e Event) (*Report, error) {
 			return r, ctx.Err()
 		case <-over:
 			over = nil
-			l.feed(context.WithoutCancel(ctx), leaderCall{event: Event{Kind: EventRelease}})
+			l.feed(context.WithoutCancel(ctx), leaderCall{event: Event{Kind: EventRelease}, only: call.report})
 		case <-l.done:
 			select {
 			case r := <-call.report: // it was the last that was done

@@ -40,18 +40,41 @@ type server struct {
 func (s *server) accept(ctx context.Context, l net.Listener) {
 	for {
 		conn, err := l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			if err == nil {
+				_ = conn.Close()
+			}
 			return
 		}
-		context.AfterFunc(ctx, func() { _ = conn.Close() })
-		go readLines(conn, func(m *Message) {
-			s.mu.Lock()
-			s.peers[m.Rank] = conn
-			s.mu.Unlock()
-			if m.Kind != msgHello {
-				_ = put(s.inbox, m) // a full box loses messages, as a network does
+		if err != nil { // such as no file descriptor left: it passes
+			select {
+			case <-time.After(redial):
+			case <-ctx.Done():
 			}
-		})
+			continue
+		}
+		go s.serve(ctx, conn)
+	}
+}
+
+// serve takes in what one peer says, until it has ended.
+func (s *server) serve(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	readLines(conn, func(m *Message) {
+		s.mu.Lock()
+		s.peers[m.Rank] = conn
+		s.mu.Unlock()
+		if m.Kind != msgHello {
+			_ = put(s.inbox, m) // a full box loses messages, as a network does
+		}
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rank, c := range s.peers { // each alone: order cannot matter
+		if c == conn {
+			delete(s.peers, rank)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type SaveRequest struct {
 	Epoch    Epoch                // Epoch is its number.
 	Rank     int                  // Rank is which.
 	Target   Target               // Target is the process, locked or suspended.
+	Step     uint64               // Step is the step that all ranks stopped before, as the epoch's manifest will say; 0 if not Cooperative.
 	Staged   func()               // Staged is to be called once the bytes are in memory that outlives the target's going on; calling it is optional.
 	Progress func(lockstep.Bytes) // Progress may be called with the bytes written so far.
 }
@@ -168,14 +169,17 @@ func (r *Rank) step(ctx context.Context, e Event) {
 		r.log.Warn("an event was refused", zap.Error(err))
 	}
 	for i := range list {
-		if !r.act(ctx, &list[i]) {
+		if err := r.act(ctx, &list[i]); err != nil {
+			// Told at once: an answer in between would count on the record.
+			r.step(ctx, Event{Kind: EventDone, Op: list[i].Op, Err: err})
 			return
 		}
 	}
 }
 
-// act begins an action and says whether the ones behind it may be begun.
-func (r *Rank) act(ctx context.Context, act *Action) bool {
+// act begins an action. An error is of a record: the actions behind it must not
+// be begun.
+func (r *Rank) act(ctx context.Context, act *Action) error {
 	switch act.Kind {
 	case ActionSend:
 		if err := r.cfg.Transport.Send(&act.Message); err != nil {
@@ -184,9 +188,7 @@ func (r *Rank) act(ctx context.Context, act *Action) bool {
 	case ActionRecord:
 		if err := save(r.cfg.Journal, r.agent.Snapshot); err != nil {
 			r.log.Error("the record could not be written", zap.Error(err))
-			op := act.Op
-			r.wg.Go(func() { r.feed(Event{Kind: EventDone, Op: op, Err: err}) })
-			return false
+			return err
 		}
 	case ActionCancel:
 		if cancel := r.cancel[act.Op]; cancel != nil {
@@ -197,7 +199,7 @@ func (r *Rank) act(ctx context.Context, act *Action) bool {
 	default:
 		r.call(ctx, *act)
 	}
-	return true
+	return nil
 }
 
 func (r *Rank) feed(e Event) {
@@ -342,7 +344,7 @@ func illegal(s State) error {
 // save has the image written in the background.
 func (r *Rank) save(ctx context.Context, act *Action) {
 	inner, cancel := context.WithCancel(ctx)
-	op, epoch := act.Op, act.Epoch
+	op, epoch, step := act.Op, act.Epoch, act.StopStep
 	clear(r.cancel) // one before has been cancelled
 	r.cancel[op] = cancel
 	r.wg.Go(func() {
@@ -350,7 +352,7 @@ func (r *Rank) save(ctx context.Context, act *Action) {
 		e := Event{Kind: EventDone, Op: op, Err: ErrUnsupported}
 		if r.cfg.Saver != nil {
 			e.Image, e.Err = r.cfg.Saver.Save(inner, SaveRequest{
-				Job: r.cfg.Job, Epoch: epoch, Rank: r.cfg.Rank, Target: r.cfg.Target,
+				Job: r.cfg.Job, Epoch: epoch, Rank: r.cfg.Rank, Target: r.cfg.Target, Step: step,
 				Staged:   func() { r.feed(Event{Kind: EventStaged, Op: op}) },
 				Progress: func(n lockstep.Bytes) { r.feed(Event{Kind: EventProgress, Op: op, Bytes: n}) },
 			})
