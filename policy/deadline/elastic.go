@@ -231,20 +231,41 @@ func byDeadline(a, b *elastic) int {
 	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id))
 }
 
-// fill plans all jobs from ns on by progressive filling, earliest deadline first.
+// fill plans all jobs from ns on by progressive filling, earliest deadline first. Jobs that could not end in time with
+// all devices either come last, with what the others leave: they must not keep newcomers out.
 func (e *Elastic) fill(list []*elastic, ns int64) (plans [][]stretch, free profile, ok bool) {
 	free = profile{at: []int64{ns}, free: []int{e.gpus}}
 	plans = make([][]stretch, len(list))
+	var late []int
 	for i, j := range list {
 		if j.left.Sign() <= 0 {
 			continue // has ended by its plan, and waits for Finish or Ran
+		}
+		if e.hopeless(j, ns) {
+			late = append(late, i)
+			continue
 		}
 		if plans[i] = e.least(j, &free); plans[i] == nil {
 			return nil, free, false
 		}
 		free.reserve(plans[i])
 	}
+	for _, i := range late {
+		plans[i] = list[i].most(&free)
+		free.reserve(plans[i])
+	}
 	return plans, free, true
+}
+
+// hopeless reports whether a job misses its deadline even alone.
+func (e *Elastic) hopeless(j *elastic, ns int64) bool {
+	on, ok := within(j.points, e.gpus)
+	return !ok || takes(j.left, on.Rate) > j.deadline-ns
+}
+
+// most plans a job on as many devices as it can use, for as long as it takes.
+func (j *elastic) most(free *profile) []stretch {
+	return free.fit(j.points, j.points[len(j.points)-1].GPUs, j.left, never)
 }
 
 // least plans a job on the fewest devices with which it ends in time.
@@ -412,9 +433,7 @@ func (e *Elastic) replan() {
 	}
 	for _, j := range late {
 		if j.plan = e.least(j, &free); j.plan == nil {
-			// As many as it can use, as long as it takes.
-			most := j.points[len(j.points)-1].GPUs
-			j.plan = free.fit(j.points, most, j.left, never)
+			j.plan = j.most(&free)
 		}
 		free.reserve(j.plan)
 	}

@@ -161,6 +161,30 @@ func TestElasticTellsWhoIsAtRisk(t *testing.T) {
 	require.NotEmpty(t, e.AppendAtRisk(nil))
 }
 
+func TestJobThatIsLateKeepsNobodyOut(t *testing.T) {
+	e, err := NewElastic(4)
+	require.NoError(t, err)
+	admit := func(at time.Duration, id lockstep.JobID, left int64, deadline time.Duration) bool {
+		d, err := e.Admit(t0.Add(at), ElasticJob{ID: id, Left: left, Points: curve(), Deadline: t0.Add(deadline)})
+		require.NoError(t, err)
+		return d.Feasible
+	}
+	require.True(t, admit(0, "late", 300_000, 100*time.Second))
+	// It turns out to have far more to do, and its deadline passes.
+	require.NoError(t, e.Ran(t0.Add(90*time.Second), "late", 900_000))
+	require.Equal(t, []lockstep.JobID{"late"}, e.AppendAtRisk(nil))
+	require.True(t, admit(110*time.Second, "new", 300_000, 220*time.Second))
+	shares, left, _, _, err := e.AppendShares(nil, t0.Add(110*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, []Share{{"late", 0}, {"new", 4}}, shares, "the newcomer needs all of them")
+	require.Zero(t, left)
+	require.Equal(t, []lockstep.JobID{"late"}, e.AppendAtRisk(nil))
+	require.NoError(t, e.Finish(t0.Add(210*time.Second), "new"))
+	shares, _, _, _, err = e.AppendShares(nil, t0.Add(210*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, []Share{{"late", 4}}, shares)
+}
+
 func TestElasticBadInput(t *testing.T) {
 	e, err := NewElastic(4)
 	require.NoError(t, err)
