@@ -19,7 +19,7 @@
 //
 // # Errors
 //
-// Parse reports malformed text. Sums and products wrap around at the ends, as
+// Parse reports malformed text. MulDiv and MulDivUp are held at the end of int64. Sums and products wrap around at the ends, as
 // Go's own integers do, but for AddSat and SubSat: the caller bounds its inputs. Divide and QuoRem panic
 // when asked to divide by zero.
 //

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/serving"
 )
 
@@ -70,7 +71,7 @@ func (b Batched) Busy(t Traffic) time.Duration {
 	if n == 0 {
 		n, took = 1, b.Objective
 	}
-	return time.Duration(mulDivUp(t.Requests, int64(took), int64(n)))
+	return time.Duration(int128.MulDivUp(t.Requests, int64(took), int64(n)))
 }
 
 // Tokens is the Capacity of a replica of a language model with continuous batching. A step of b sequences takes
@@ -116,11 +117,11 @@ func (k Tokens) Batch(t Traffic) int {
 	if t.Requests <= 0 {
 		return int(most)
 	}
-	if each := add(int64(k.Sequence), mulDivUp(int64(k.PromptToken), t.Prompt, t.Output)); each > 0 {
+	if each := add(int64(k.Sequence), int128.MulDivUp(int64(k.PromptToken), t.Prompt, t.Output)); each > 0 {
 		most = min(most, max(int64(k.PerToken-k.Step), 0)/each)
 	}
 	if held := add(t.Prompt, t.Output/2); k.Cache > 0 && held > 0 {
-		most = min(most, mulDiv(k.Cache, t.Requests, held))
+		most = min(most, int128.MulDiv(k.Cache, t.Requests, held))
 	}
 	return int(max(most, 1))
 }
@@ -129,7 +130,7 @@ func (k Tokens) Batch(t Traffic) int {
 func (k Tokens) expected(t Traffic) Traffic {
 	t.Requests, t.Prompt = max(t.Requests, 0), max(t.Prompt, 0)
 	if t.Output <= 0 {
-		t.Output = mulDiv(t.Requests, or(max(k.Output, 0), 128), 1)
+		t.Output = int128.MulDiv(t.Requests, or(max(k.Output, 0), 128), 1)
 	}
 	return t
 }
@@ -138,9 +139,9 @@ func (k Tokens) expected(t Traffic) Traffic {
 func (k Tokens) Busy(t Traffic) time.Duration {
 	batch := int64(k.Batch(t))
 	t = k.expected(t)
-	d := mulDivUp(t.Output, int64(max(k.Step, 0)), batch)
-	d = add(d, mulDiv(t.Output, int64(k.Sequence), 1))
-	return time.Duration(add(d, mulDiv(t.Prompt, int64(k.PromptToken), 1)))
+	d := int128.MulDivUp(t.Output, int64(max(k.Step, 0)), batch)
+	d = add(d, int128.MulDiv(t.Output, int64(k.Sequence), 1))
+	return time.Duration(add(d, int128.MulDiv(t.Prompt, int64(k.PromptToken), 1)))
 }
 
 // add adds two that are not negative, held at the end of int64.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Bounds and defaults of a Forecaster.
@@ -216,7 +217,7 @@ func (t *track) settle(highest int64, keep, quantile int) {
 		t.Met++
 	}
 	aim := million - int64(quantile)*thousand // the share of misses asked for
-	t.Level = min(max(t.Level+mulDiv(step, miss, million)-mulDiv(step, aim, million), -million), 2*million)
+	t.Level = min(max(t.Level+int128.MulDiv(step, miss, million)-int128.MulDiv(step, aim, million), -million), 2*million)
 	p := g.Points[g.Choice]
 	t.note(score(highest-p, p), keep)
 }
@@ -245,14 +246,14 @@ func spread(point int64) int64 { return root(max(point, thousand) * thousand) }
 func score(off, point int64) int64 {
 	s := spread(point)
 	if off < 0 {
-		return -mulDiv(-off, thousand, s)
+		return -int128.MulDiv(-off, thousand, s)
 	}
-	return mulDivUp(off, thousand, s)
+	return int128.MulDivUp(off, thousand, s)
 }
 
 // rank returns the place, from 1, of that of n errors which a new one stays within with a probability of level
 // millionths, counting the new one as one of them; more than n where n are too few to say.
-func rank(n int, level int64) int { return int(mulDivUp(int64(n)+1, level, million)) }
+func rank(n int, level int64) int { return int(int128.MulDivUp(int64(n)+1, level, million)) }
 
 // guess forecasts the horizon that begins now.
 func (t *track) guess(s *series, slots, season int) {
@@ -281,12 +282,12 @@ func (t *track) allowance(point int64) int64 {
 		at = t.sorted[max(k, 1)-1]
 	default: // more than was ever seen: so much more as the level is beyond
 		most := max(t.sorted[n-1], 1)
-		at = add(most, mulDivUp(most, beyond*(t.Level-mulDiv(int64(n), million, int64(n)+1)), million))
+		at = add(most, int128.MulDivUp(most, beyond*(t.Level-int128.MulDiv(int64(n), million, int64(n)+1)), million))
 	}
 	if at < 0 {
-		return -mulDiv(-at, spread(point), thousand)
+		return -int128.MulDiv(-at, spread(point), thousand)
 	}
-	return mulDivUp(at, spread(point), thousand)
+	return int128.MulDivUp(at, spread(point), thousand)
 }
 
 // push appends x, and drops what is more than keep from the front.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
@@ -35,19 +36,19 @@ func (h HeadRoom) Validate() error {
 }
 
 // room is which part of the capacity is to be free, in millionths.
-func (h HeadRoom) room() int64 { return mulDivUp(h.Growth, int64(h.Load), int64(time.Second)) }
+func (h HeadRoom) room() int64 { return int128.MulDivUp(h.Growth, int64(h.Load), int64(time.Second)) }
 
 // Delta is the rule's arithmetic: how many replicas more (or, -1, fewer) than n the load wants, in thousandths of
 // requests a second. The caller has validated h.
 func (h HeadRoom) Delta(load int64, n int) int {
 	have := int64(min(max(n, 0), MaxReplicas))
 	capacity := have * h.PerReplica // at most 2^20 × 10^12: it fits
-	need := max(load, 0) + mulDivUp(capacity, h.room(), thousand*thousand)
+	need := max(load, 0) + int128.MulDivUp(capacity, h.room(), thousand*thousand)
 	if need > capacity {
-		return int(min(mulDivUp(need-capacity, 1, h.PerReplica), MaxReplicas-have))
+		return int(min(int128.MulDivUp(need-capacity, 1, h.PerReplica), MaxReplicas-have))
 	}
 	less := capacity - h.PerReplica
-	if have > 0 && max(load, 0)+mulDivUp(less, h.room(), thousand*thousand) <= less {
+	if have > 0 && max(load, 0)+int128.MulDivUp(less, h.room(), thousand*thousand) <= less {
 		return -1
 	}
 	return 0
@@ -66,7 +67,7 @@ func (h HeadRoom) delays() policy.Delayed { return policy.Delayed{} }
 
 func (h HeadRoom) propose(s *signals, _ *memory) proposal {
 	load, n := s.arrivals.rate(h.Window), s.count()
-	p := proposal{n: n, need: mulDivUp(load, thousand, h.PerReplica), load: load, reason: ReasonRule}
+	p := proposal{n: n, need: int128.MulDivUp(load, thousand, h.PerReplica), load: load, reason: ReasonRule}
 	if s.starting > 0 {
 		p.reason = ReasonLoading
 		return p

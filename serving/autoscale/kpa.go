@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep/internal/instant"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
@@ -51,10 +52,10 @@ func (k KPA) withDefaults() KPA {
 func (k KPA) Scale(stable, burst int64, ready int) (calm, hasty int, over bool) {
 	k = k.withDefaults()
 	n := int64(max(ready, 1)) // Knative counts none as one, so that factors have something to work on
-	most, least := mulDivUp(n, k.Up, thousand), mulDiv(n, thousand, k.Down)
-	s, p := mulDivUp(stable, 1, k.Target), mulDivUp(burst, 1, k.Target)
+	most, least := int128.MulDivUp(n, k.Up, thousand), int128.MulDiv(n, thousand, k.Down)
+	s, p := int128.MulDivUp(stable, 1, k.Target), int128.MulDivUp(burst, 1, k.Target)
 	hold := func(v int64) int { return int(min(max(v, least), most, MaxReplicas)) }
-	return hold(s), hold(p), p >= mulDivUp(n, k.Threshold, thousand)
+	return hold(s), hold(p), p >= int128.MulDivUp(n, k.Threshold, thousand)
 }
 
 func (k KPA) filled() Rule { return k.withDefaults() }
@@ -68,7 +69,7 @@ func (k KPA) delays() policy.Delayed { return policy.Delayed{Down: k.Delay} }
 func (k KPA) propose(s *signals, m *memory) proposal {
 	stable, burst := s.level.level(k.Stable), s.level.level(k.Burst)
 	calm, hasty, over := k.Scale(stable, burst, s.ready)
-	p := proposal{n: calm, need: mulDivUp(stable, thousand, k.Target), load: stable, reason: ReasonRule}
+	p := proposal{n: calm, need: int128.MulDivUp(stable, thousand, k.Target), load: stable, reason: ReasonRule}
 	switch {
 	case over:
 		m.Until = instant.Add(s.now, k.Stable)
@@ -77,7 +78,7 @@ func (k KPA) propose(s *signals, m *memory) proposal {
 	}
 	if m.Until != 0 {
 		p.n = max(calm, hasty)
-		p.need = max(p.need, mulDivUp(burst, thousand, k.Target))
+		p.need = max(p.need, int128.MulDivUp(burst, thousand, k.Target))
 		p.reason = ReasonPanic
 		if p.n < m.Peak {
 			p.n = m.Peak

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // LoanConfig says on what terms a service lends its idle capacity. The zero value lends nothing. What was lent is back
@@ -97,6 +98,6 @@ func (s *Scaler) Loanable(now time.Time, owned, lent lockstep.MilliGPU) (Loan, e
 
 // gpus returns what a load takes: whole replicas, not fewer than were last wanted or than there always are.
 func (s *Scaler) gpus(load int64) lockstep.MilliGPU {
-	n := replicas(mulDivUp(load, thousand, int64(s.cfg.Loan.Use)))
+	n := replicas(int128.MulDivUp(load, thousand, int64(s.cfg.Loan.Use)))
 	return s.cfg.Loan.PerReplica.Mul(int64(max(n, s.want, s.cfg.Steady.Bounded.Min)))
 }

@@ -3,6 +3,8 @@ package autoscale
 import (
 	"slices"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // pieces is into how many a window is cut: a mean over it is exact at that many times and linear between them.
@@ -69,7 +71,7 @@ func (m *mean) over(window time.Duration) (sum, length int64) {
 	at := before.Sum
 	if i < len(m.Marks) {
 		after := m.Marks[i]
-		at += uint64(mulDiv(int64(after.Sum-before.Sum), from-before.At, after.At-before.At))
+		at += uint64(int128.MulDiv(int64(after.Sum-before.Sum), from-before.At, after.At-before.At))
 	}
 	return int64(m.Sum - at), m.Last - from
 }
@@ -80,12 +82,12 @@ func (m *mean) level(window time.Duration) int64 {
 	if length == 0 {
 		return m.Value * thousand
 	}
-	return mulDiv(sum, thousand, length)
+	return int128.MulDiv(sum, thousand, length)
 }
 
 // rate returns how much came in for each second of the window, in thousandths. The window counts in full once it was
 // begun, so that the first sample is no burst.
 func (m *mean) rate(window time.Duration) int64 {
 	sum, _ := m.over(window)
-	return mulDiv(sum, thousand*1_000_000, max(window.Microseconds(), 1))
+	return int128.MulDiv(sum, thousand*1_000_000, max(window.Microseconds(), 1))
 }

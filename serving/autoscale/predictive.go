@@ -3,6 +3,7 @@ package autoscale
 import (
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
@@ -57,7 +58,7 @@ func (p Predictive) ahead(slot time.Duration) []Horizon {
 
 // slotsOf returns how many slots after the last whole one reach d beyond any time in the slot that is open.
 func slotsOf(d, slot time.Duration) int {
-	return int(min(mulDivUp(int64(d), 1, int64(slot))+1, maxSlots))
+	return int(min(int128.MulDivUp(int64(d), 1, int64(slot))+1, maxSlots))
 }
 
 func (p Predictive) delays() policy.Delayed { return policy.Delayed{Down: p.Load} }
@@ -69,15 +70,15 @@ func (p Predictive) propose(s *signals, _ *memory) proposal {
 	bound = max(bound, s.open) // what is here already is no matter of forecasts
 	later = max(later, bound)
 
-	extra := mulDivUp(p.waiting(s, max(load, s.open)), thousand, int64(p.CatchUp))
-	up := mulDivUp(add(bound, extra), thousand, int64(p.Use))
-	down := mulDivUp(add(later, extra), thousand, int64(p.Use))
+	extra := int128.MulDivUp(p.waiting(s, max(load, s.open)), thousand, int64(p.CatchUp))
+	up := int128.MulDivUp(add(bound, extra), thousand, int64(p.Use))
+	down := int128.MulDivUp(add(later, extra), thousand, int64(p.Use))
 	out := proposal{load: load, bound: bound, backlog: extra, reason: ReasonRule}
 	have := s.count()
 	switch {
 	case replicas(up) > have:
 		out.n, out.need = replicas(up), up
-		if extra > 0 && replicas(mulDivUp(bound, thousand, int64(p.Use))) < out.n {
+		if extra > 0 && replicas(int128.MulDivUp(bound, thousand, int64(p.Use))) < out.n {
 			out.reason = ReasonBacklog
 		}
 	case replicas(down) < have && s.forecast.learnt(whileHeld):
@@ -94,7 +95,7 @@ func (p Predictive) propose(s *signals, _ *memory) proposal {
 // waiting returns for how long a replica would be busy with what waits when one that is started now is ready: what
 // waits now and comes until then, less what those that are ready, and half of those that are not, get done.
 func (p Predictive) waiting(s *signals, load int64) int64 {
-	comes := add(int64(s.queued), mulDivUp(load, int64(p.Load), thousand))
-	done := mulDiv(int64(s.ready)*2+int64(s.starting), int64(p.Load), 2)
+	comes := add(int64(s.queued), int128.MulDivUp(load, int64(p.Load), thousand))
+	done := int128.MulDiv(int64(s.ready)*2+int64(s.starting), int64(p.Load), 2)
 	return max(comes-done, 0)
 }

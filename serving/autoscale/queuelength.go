@@ -3,6 +3,7 @@ package autoscale
 import (
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
@@ -48,17 +49,17 @@ func (q QueueLength) withDefaults() QueueLength {
 func (q QueueLength) Scale(total int64, current int) int {
 	q = q.withDefaults()
 	total = max(total, 0)
-	want := mulDivUp(total, 1, q.Target)
+	want := int128.MulDivUp(total, 1, q.Target)
 	if current <= 0 {
 		return int(min(want, MaxReplicas))
 	}
 	n := int64(current)
 	exact := n * q.Target // total at which nothing changes
 	if total >= exact {
-		step := mulDivUp(total-exact, q.UpFactor, thousand)
-		return int(min(n+mulDivUp(step, 1, q.Target), MaxReplicas))
+		step := int128.MulDivUp(total-exact, q.UpFactor, thousand)
+		return int(min(n+int128.MulDivUp(step, 1, q.Target), MaxReplicas))
 	}
-	scaled := n - mulDiv(exact-total, q.DownFactor, thousand*q.Target)
+	scaled := n - int128.MulDiv(exact-total, q.DownFactor, thousand*q.Target)
 	if scaled == n && want < n {
 		scaled--
 	}
@@ -80,6 +81,6 @@ func (q QueueLength) propose(s *signals, _ *memory) proposal {
 	if current == 0 && s.ongoing > 0 {
 		total = max(total, s.ongoing*thousand) // from none it goes by what there is
 	}
-	p := proposal{n: q.Scale(total, current), need: mulDivUp(total, thousand, q.Target), load: total, reason: ReasonRule}
+	p := proposal{n: q.Scale(total, current), need: int128.MulDivUp(total, thousand, q.Target), load: total, reason: ReasonRule}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/instant"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
@@ -173,10 +174,10 @@ func (u *usual) add(s Sample) {
 func (u *usual) traffic(n, prompt int64) Traffic {
 	t := Traffic{Requests: n, Prompt: prompt}
 	if prompt < 0 && u.Requests > 0 {
-		t.Prompt = mulDivUp(n, u.Prompt, u.Requests)
+		t.Prompt = int128.MulDivUp(n, u.Prompt, u.Requests)
 	}
 	if u.Finished > 0 {
-		t.Output = mulDivUp(n, u.Output, u.Finished)
+		t.Output = int128.MulDivUp(n, u.Output, u.Finished)
 	}
 	t.Prompt = max(t.Prompt, 0)
 	return t
@@ -220,12 +221,12 @@ func (s *Scaler) book(now int64, sample Sample) {
 
 // close tells the forecaster of a slot that is over.
 func (s *Scaler) close(busy int64) {
-	s.forecast.advance(min(mulDivUp(busy, thousand, int64(s.cfg.Demand.Slot)), maxLoad))
+	s.forecast.advance(min(int128.MulDivUp(busy, thousand, int64(s.cfg.Demand.Slot)), maxLoad))
 }
 
 // open returns the load that the open slot comes to at least.
 func (s *Scaler) open() int64 {
-	return min(mulDiv(s.busy, thousand, int64(s.cfg.Demand.Slot)), maxLoad)
+	return min(int128.MulDiv(s.busy, thousand, int64(s.cfg.Demand.Slot)), maxLoad)
 }
 
 // Decide says how many replicas there should be, which of fleet to drain, or how many to start. Replicas that were asked

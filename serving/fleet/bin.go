@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // bin is a GPU whose sessions take turns.
@@ -26,7 +27,9 @@ type part struct {
 }
 
 // batch returns how many requests come in a turn, rounded up, since they do not come evenly.
-func (p part) batch(duty int64) int64 { return mulDivUp(duty, p.micro, million*int64(time.Second)) }
+func (p part) batch(duty int64) int64 {
+	return int128.MulDivUp(duty, p.micro, million*int64(time.Second))
+}
 
 // fits sets the turn to duty nanoseconds, and says whether all batches fit it and keep their objectives. A request may
 // just miss a batch: it waits for a turn, and rides in the next.
@@ -56,7 +59,7 @@ func (b *bin) longest(most int64) (duty int64, ok bool) {
 		next := int64(0) // the longest turn below at which some batch is one smaller
 		for _, p := range b.parts {
 			if n := p.batch(most) - 1; n >= 1 {
-				next = max(next, mulDiv(n, million*int64(time.Second), p.micro))
+				next = max(next, int128.MulDiv(n, million*int64(time.Second), p.micro))
 			}
 		}
 		if next >= most {
@@ -172,7 +175,7 @@ func merge(bins []*bin, memory lockstep.Bytes, order func(a, b *bin) int) []*bin
 
 // gpu returns b as it is shown.
 func (b *bin) gpu() GPU {
-	g := GPU{Duty: time.Duration(b.duty), Occupancy: mulDivUp(b.used, million, max(b.duty, 1))}
+	g := GPU{Duty: time.Duration(b.duty), Occupancy: int128.MulDivUp(b.used, million, max(b.duty, 1))}
 	for _, p := range b.parts {
 		g.Parts = append(g.Parts, Part{Session: p.s.ID, Rate: float64(p.micro) / million, Batch: int(max(p.batch(b.duty), 1))})
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Member is a model that votes.
@@ -176,7 +178,7 @@ func leaver(now []Member, measured, target int64) (out ID) {
 	var best *Member
 	for i := range now {
 		m := &now[i]
-		if mulDiv(Majority(slices.Delete(slices.Clone(all), i, i+1)), measured, whole) < target {
+		if int128.MulDiv(Majority(slices.Delete(slices.Clone(all), i, i+1)), measured, whole) < target {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(best.Cost, m.Cost), cmp.Compare(m.Accuracy, best.Accuracy), cmp.Compare(m.ID, best.ID)) < 0 {

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"errors"
-	"math"
 	"math/bits"
 	"strconv"
 	"time"
@@ -74,30 +73,6 @@ func (f *faults) names(list string, n int, id func(i int) ID) {
 
 func fault(kind error, op, field, value, reason string) *lockstep.Error {
 	return &lockstep.Error{Kind: kind, Op: "fleet: " + op, Field: field, Value: value, Reason: reason}
-}
-
-// mulDiv returns a × b / c rounded down, held at the end of int64. None is negative and c is not 0.
-func mulDiv(a, b, c int64) int64 {
-	q, _ := divide(a, b, c)
-	return q
-}
-
-// mulDivUp is mulDiv rounded up.
-func mulDivUp(a, b, c int64) int64 {
-	q, rest := divide(a, b, c)
-	if rest && q < math.MaxInt64 {
-		q++
-	}
-	return q
-}
-
-func divide(a, b, c int64) (q int64, rest bool) {
-	hi, lo := bits.Mul64(uint64(max(a, 0)), uint64(max(b, 0)))
-	if hi >= uint64(c) {
-		return math.MaxInt64, false
-	}
-	quo, rem := bits.Div64(hi, lo, uint64(c))
-	return int64(min(quo, math.MaxInt64)), rem != 0
 }
 
 // compareProducts compares a × b and c × d, none of which is negative.

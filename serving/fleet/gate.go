@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/instant"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Tail is what one of two tenants of a device has of its latency.
@@ -60,7 +61,7 @@ func (g Gate) Validate() error {
 
 // Predicted returns the 99th percentile that t will have beside the other, rounded up.
 func (t Tail) Predicted() time.Duration {
-	return time.Duration(mulDivUp(int64(t.Alone), t.Slowdown, 1000))
+	return time.Duration(int128.MulDivUp(int64(t.Alone), t.Slowdown, 1000))
 }
 
 // Consider begins a trial if both tenants are predicted to keep their objectives with the margin to spare, and no

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/serving"
 )
 
@@ -60,7 +61,7 @@ func (x Instance) serves(objective time.Duration) (offer, bool) {
 	if n == 0 {
 		return offer{}, false
 	}
-	micro := mulDiv(int64(n)*million, int64(time.Second), max(int64(x.Latency.Batch(n)), 1))
+	micro := int128.MulDiv(int64(n)*million, int64(time.Second), max(int64(x.Latency.Batch(n)), 1))
 	return offer{x.ID, x.Price, micro, n}, micro > 0
 }
 
@@ -116,7 +117,7 @@ func Cheapest(instances []Instance, rate float64, objective time.Duration) (Mix,
 	for i, n := range s.kept {
 		if n > 0 {
 			m.Counts = append(m.Counts, Count{offers[i].id, int(n), offers[i].batch})
-			sum = addSat(sum, mulDiv(n, offers[i].micro, 1))
+			sum = addSat(sum, int128.MulDiv(n, offers[i].micro, 1))
 		}
 	}
 	m.Rate = float64(sum) / million
@@ -138,8 +139,8 @@ type mixing struct {
 func (s *mixing) single(micro int64) Count {
 	var out Count
 	for i, o := range s.offers {
-		n := mulDivUp(micro, 1, o.micro)
-		if cost := mulDiv(n, o.price, 1); out.N == 0 || cost < s.best {
+		n := int128.MulDivUp(micro, 1, o.micro)
+		if cost := int128.MulDiv(n, o.price, 1); out.N == 0 || cost < s.best {
 			s.best, out = cost, Count{o.id, int(min(n, math.MaxInt32)), o.batch}
 			s.kept = make([]int64, len(s.offers))
 			s.kept[i] = n
@@ -161,15 +162,15 @@ func (s *mixing) walk(i int, missing, cost int64) {
 		return
 	}
 	o := s.offers[i]
-	for n := mulDivUp(missing, 1, o.micro); n >= 0; n-- {
+	for n := int128.MulDivUp(missing, 1, o.micro); n >= 0; n-- {
 		if s.steps++; s.steps >= searchSteps {
 			return
 		}
-		left, paid := missing-n*o.micro, addSat(cost, mulDiv(n, o.price, 1))
+		left, paid := missing-n*o.micro, addSat(cost, int128.MulDiv(n, o.price, 1))
 		bound := paid
 		if left > 0 && i+1 < len(s.offers) {
 			next := s.offers[i+1]
-			bound = addSat(paid, mulDivUp(left, next.price, next.micro))
+			bound = addSat(paid, int128.MulDivUp(left, next.price, next.micro))
 		}
 		if bound >= s.best {
 			if left > 0 {
@@ -199,6 +200,6 @@ func BreakEven(small, large Instance, objective time.Duration) (rate float64, ok
 	if !aok || !bok {
 		return 0, false
 	}
-	even := mulDivUp(a.micro, large.Price, small.Price)
+	even := int128.MulDivUp(a.micro, large.Price, small.Price)
 	return float64(even) / million, even <= b.micro
 }

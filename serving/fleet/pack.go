@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/serving"
 )
 
@@ -100,7 +101,7 @@ func Pack(sessions []Session, memory lockstep.Bytes) (Packing, error) {
 	for _, b := range pack(rest, memory) {
 		out.GPUs = append(out.GPUs, b.gpu())
 	}
-	out.Least = int(mulDivUp(need, 1, int64(time.Second)*1000))
+	out.Least = int(int128.MulDivUp(need, 1, int64(time.Second)*1000))
 	return out, nil
 }
 
@@ -128,7 +129,7 @@ func (s Session) least(micro int64) int64 {
 	best := int64(math.MaxInt64)
 	for b := 1; b <= top; b++ { // a latency need not be so that larger batches are better
 		// time for each request in 1/1000 ns, rounded down: a bound stays one
-		best = min(best, mulDiv(int64(s.Latency.Batch(b)), 1000, int64(b)))
+		best = min(best, int128.MulDiv(int64(s.Latency.Batch(b)), 1000, int64(b)))
 		if b >= 1<<12 && b%1024 != 0 {
 			b += 63 // large batches differ little; the bound is then one of those looked at
 		}
@@ -136,7 +137,7 @@ func (s Session) least(micro int64) int64 {
 	if best == math.MaxInt64 {
 		best = int64(s.Latency.Batch(1)) * 1000
 	}
-	return mulDiv(best, micro, million)
+	return int128.MulDiv(best, micro, million)
 }
 
 // fills returns how many GPUs a session fills, at least.
@@ -158,7 +159,7 @@ func (s Session) split(micro int64, memory lockstep.Bytes) (full []GPU, left *bi
 		return nil, nil, false // a turn of one and then one take longer than the objective
 	}
 	took := max(s.Latency.Batch(top), 1)
-	each := mulDiv(int64(top)*million, int64(time.Second), int64(took)) // millionths of a request a second
+	each := int128.MulDiv(int64(top)*million, int64(time.Second), int64(took)) // millionths of a request a second
 	for n := micro / max(each, 1); n > 0; n-- {
 		full = append(full, GPU{
 			Parts: []Part{{Session: s.ID, Rate: float64(each) / million, Batch: top}},
@@ -171,7 +172,7 @@ func (s Session) split(micro int64, memory lockstep.Bytes) (full []GPU, left *bi
 	}
 	b := &bin{parts: []part{{s, micro}}, memory: s.Memory, first: s.ID, least: s.least(micro)}
 	n, duty := serving.Residual(s.Latency, s.Objective, float64(micro)/million)
-	whole := mulDiv(int64(n), million*int64(time.Second), micro) // the same, rounded down, so that no more than n come in it
+	whole := int128.MulDiv(int64(n), million*int64(time.Second), micro) // the same, rounded down, so that no more than n come in it
 	if n > 0 && (b.fits(min(int64(duty), whole)) || b.fits(int64(duty))) {
 		return full, b, true
 	}

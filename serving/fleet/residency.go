@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Model is one that may reside on groups of devices.
@@ -166,7 +167,7 @@ func (p *placer) empty() {
 			if speed == 0 {
 				speed = 1000
 			}
-			took[m] = time.Duration(max(mulDivUp(int64(p.models[m].Latency), 1000, speed), 1))
+			took[m] = time.Duration(max(int128.MulDivUp(int64(p.models[m].Latency), 1000, speed), 1))
 		}
 		p.took = append(p.took, took)
 		p.hosts = append(p.hosts, make([]bool, len(p.models)))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Residents is which models are in the memory of a device, and who makes room for one that is not: the one whose
@@ -68,8 +69,8 @@ func (r *Residents) find(model ID) int {
 // used returns x with one use more.
 func (r *Residents) used(x Resident) Resident {
 	x.Uses = min(x.Uses+1, million)
-	each := mulDiv(int64(x.Load), 1<<20, max(int64(x.Memory), 1))
-	x.Worth = addSat(r.Clock, min(mulDiv(each, x.Uses, 1), math.MaxInt64/4))
+	each := int128.MulDiv(int64(x.Load), 1<<20, max(int64(x.Memory), 1))
+	x.Worth = addSat(r.Clock, min(int128.MulDiv(each, x.Uses, 1), math.MaxInt64/4))
 	return x
 }
 
