@@ -31,11 +31,12 @@ const (
 	touched = 256     // numbers that a step changes, of either kind
 )
 
-// exitAlone is how a rank ends whose peers are gone.
+// exitAlone is how a rank ends whose peers, or whose host, are gone.
 const exitAlone = 9
 
 // runJob is the root of the job: it starts the ranks, joined by pipes, and waits for them.
 func runJob() int {
+	go endWithHost(os.Stdin)
 	var up, down [ranks][2]*os.File
 	for r := range ranks {
 		var err error
@@ -50,7 +51,7 @@ func runJob() int {
 	for r := range ranks {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), roleVariable+"=rank", cooperative.EnvRank+"="+strconv.Itoa(r))
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		cmd.ExtraFiles = []*os.File{up[r][1], down[r][0]}
 		if r == 0 { // the one that sums
 			for k := range ranks {
@@ -76,6 +77,13 @@ func runJob() int {
 	return code
 }
 
+// endWithHost ends this process once the program that started the job is gone: nothing is ever written to the lifeline,
+// and it ends when nobody could. A hook alone would let the job train on, as a real one should.
+func endWithHost(lifeline io.Reader) {
+	_, _ = io.Copy(io.Discard, lifeline)
+	os.Exit(exitAlone)
+}
+
 // rank is one process of the training.
 type rank struct {
 	number  int
@@ -91,6 +99,7 @@ type rank struct {
 
 // runRank trains until the steps are done, the host has it leave, or a peer is gone.
 func runRank() int {
+	go endWithHost(os.Stdin)
 	r, err := newRank()
 	if err != nil {
 		return fail(err)

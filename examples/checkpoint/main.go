@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -34,9 +33,12 @@ func main() {
 		fmt.Println("skipped: this example needs Linux")
 		return
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer stop()
-	if err := run(ctx, os.Stdout, *fault, *keep); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	err := run(ctx, os.Stdout, *fault, *keep)
+	cancel()
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "checkpoint:", err)
 		os.Exit(1)
 	}
@@ -56,6 +58,12 @@ func role() {
 const (
 	pace   = 5 * time.Millisecond
 	margin = 100
+)
+
+const (
+	name    = "training" // the job
+	forever = 1 << 40    // as many steps as nobody waits for
+	victim  = 2          // the rank that -fault kills
 )
 
 // world is all that a run has.
@@ -116,9 +124,10 @@ func newWorld(ctx context.Context, out io.Writer, dir, keep string) (*world, err
 	return w, nil
 }
 
-// serve runs something in the background until close.
+// serve runs something in the background until close. It outlives ctx: a checkpoint that is interrupted is to be given
+// up in order, and who does that must still be there.
 func (w *world) serve(ctx context.Context, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
 	w.stop = append(w.stop, func() error {
@@ -155,23 +164,9 @@ func (w *world) gpu(ctx context.Context) {
 	}
 }
 
-// start starts the job, from images if there are any.
-func (w *world) start(steps uint64, images string) (*exec.Cmd, *bytes.Buffer, checkpoint.Target, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, checkpoint.Target{}, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), roleVariable+"=job", imagesVariable+"="+images, paceVariable+"="+pace.String(),
-		fmt.Sprintf("%s=%d", stepsVariable, steps), cooperative.EnvSocket+"="+filepath.Join(w.dir, "hooks"))
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	root, err := w.tree.Start(cmd)
-	return cmd, &out, root, err
-}
-
-// lead puts a leader over the ranks of a job that runs.
-func (w *world) lead(ctx context.Context, term checkpoint.Term) (*checkpoint.Local, []checkpoint.Target, error) {
+// lead puts a leader over the ranks of a job that runs. A store that was kept may have epochs of a run before: the
+// leader is a newer one, and its epochs lie above those.
+func (w *world) lead(ctx context.Context) (*checkpoint.Local, []checkpoint.Target, error) {
 	targets := make([]checkpoint.Target, ranks)
 	for r := range targets {
 		var err error
@@ -179,8 +174,14 @@ func (w *world) lead(ctx context.Context, term checkpoint.Term) (*checkpoint.Loc
 			return nil, nil, err
 		}
 	}
+	term, after := checkpoint.Term(1), checkpoint.Epoch(0)
+	if m, ok, err := w.store.Latest(ctx, name); err != nil {
+		return nil, nil, err
+	} else if ok {
+		term, after = m.Term+1, m.Epoch
+	}
 	l, err := checkpoint.NewLocal(checkpoint.LocalConfig{
-		Config:  checkpoint.Config{Job: "training", Term: term, Margin: margin, MaxAborts: 10, Backoff: 100 * time.Millisecond},
+		Config:  checkpoint.Config{Job: name, Term: term, After: after, Margin: margin, MaxAborts: 10, Backoff: 100 * time.Millisecond},
 		Agent:   checkpoint.AgentConfig{NoSuspend: true}, // what stands still is saved where it stands
 		Targets: targets, Driver: w.host, Saver: w.saver, Ledger: w.store, Kill: w.leave,
 	})
@@ -213,7 +214,7 @@ func (w *world) leave(ctx context.Context, t checkpoint.Target) error {
 	}
 }
 
-// save makes one checkpoint and prints it.
+// save makes one checkpoint and prints it. That an epoch was aborted is no error.
 func (w *world) save(ctx context.Context, l *checkpoint.Local, r checkpoint.Request) (*checkpoint.Report, error) {
 	r.Cooperative, r.Attempts = true, 10
 	done := w.progress(l)
@@ -228,39 +229,62 @@ func (w *world) save(ctx context.Context, l *checkpoint.Local, r checkpoint.Requ
 	st := w.saver.of(report.Epoch)
 	fmt.Fprintf(w.out, "epoch %d at step %d: %d MiB of %d ranks, %.1f MiB of that new, %.1f MiB stored; paused for %v\n",
 		report.Epoch, report.Manifest.Step, st.Raw>>20, ranks, float64(st.Raw-st.Reused)/(1<<20), float64(st.Stored)/(1<<20), report.Pause.Round(time.Millisecond))
+	for _, r := range report.Manifest.Ranks {
+		fmt.Fprintf(w.out, "  rank %d: %d MiB saved in %v\n", r.Rank, r.Bytes>>20, r.Took.Round(time.Millisecond))
+	}
 	return report, nil
+}
+
+// commit is save where nothing else than a commit will do.
+func (w *world) commit(ctx context.Context, l *checkpoint.Local, r checkpoint.Request) (*checkpoint.Report, error) {
+	report, err := w.save(ctx, l, r)
+	if err == nil && report.Outcome != checkpoint.OutcomeCommitted {
+		err = fmt.Errorf("the job was not saved: %v", report)
+	}
+	return report, err
 }
 
 // whole is the way without faults.
 func (w *world) whole(ctx context.Context) error {
-	job, out, root, err := w.start(1<<40, "")
+	job, err := w.start(forever, "", pace, true)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = syscall.Kill(job.Process.Pid, syscall.SIGKILL) }()
-	l, _, err := w.lead(ctx, 1)
+	l, _, err := w.lead(ctx)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, job.text())
 	}
-	first, err := w.save(ctx, l, checkpoint.Request{})
+	first, err := w.commit(ctx, l, checkpoint.Request{})
 	if err != nil {
 		return err
 	}
 	if err := w.advise(first); err != nil {
 		return err
 	}
-	last, err := w.save(ctx, l, checkpoint.Request{StopAfter: true})
+	if _, err := w.commit(ctx, l, checkpoint.Request{}); err != nil {
+		return err
+	}
+	last, err := w.commit(ctx, l, checkpoint.Request{StopAfter: true})
 	if err != nil {
 		return err
 	}
-	if !last.Stopped || first.Outcome != checkpoint.OutcomeCommitted {
-		return fmt.Errorf("the job was not saved: %v; %v\n%s", first, last, out)
+	if !last.Stopped {
+		return fmt.Errorf("the job was not stopped: %v\n%s", last, job.text())
 	}
-	end, err := w.tree.Terminate(ctx, root, process.Grace{Period: 10 * time.Second})
-	if err != nil && !errors.Is(err, checkpoint.ErrGone) {
+	end, err := w.tree.Terminate(ctx, job.root, process.Grace{Period: 10 * time.Second, Contract: process.Contract{
+		Saved: []int{0},
+		Image: func(ctx context.Context) (bool, error) {
+			_, ok, err := w.store.Committed(ctx, last.Manifest.Job, last.Epoch)
+			return ok, err
+		},
+	}})
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w.out, "preempted: all ranks left after the commit, %d had to be killed\n", end.Killed)
+	if end.Killed > 0 || end.Verdict != process.Saved {
+		return fmt.Errorf("the job did not end well: %v", &end)
+	}
+	fmt.Fprintf(w.out, "preempted: all ranks left after the commit, %d had to be killed; %s\n", end.Killed, end.Verdict)
 	return w.resume(ctx, last)
 }
 
@@ -292,15 +316,11 @@ func (w *world) resume(ctx context.Context, r *checkpoint.Report) error {
 	if err != nil {
 		return err
 	}
-	_, out, root, err := w.start(steps, images)
+	got, err := w.finish(ctx, steps, images)
 	if err != nil {
 		return err
 	}
-	if err := w.tree.Wait(ctx, root); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
-	}
-	got := sorted(out)
-	plain, err := uninterrupted(ctx, steps)
+	plain, err := w.finish(ctx, steps, "")
 	if err != nil {
 		return err
 	}
@@ -324,67 +344,57 @@ func (w *world) verify(ctx context.Context) error {
 	return nil
 }
 
-// uninterrupted runs the job without anybody to stop it.
-func uninterrupted(ctx context.Context, steps uint64) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), roleVariable+"=job", imagesVariable+"=", paceVariable+"=0s", fmt.Sprintf("%s=%d", stepsVariable, steps), cooperative.EnvSocket+"=")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, &out)
-	}
-	return sorted(&out), nil
-}
-
-// sorted returns the lines of a job in order; its ranks end as they like.
-func sorted(b *bytes.Buffer) string {
-	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
 // fault saves once, kills a rank in the middle of the second checkpoint, and shows what is left.
 func (w *world) fault(ctx context.Context) error {
-	job, out, root, err := w.start(1<<40, "")
+	job, err := w.start(forever, "", pace, true)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = syscall.Kill(job.Process.Pid, syscall.SIGKILL) }()
-	l, targets, err := w.lead(ctx, 1)
+	l, targets, err := w.lead(ctx)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, job.text())
 	}
-	first, err := w.save(ctx, l, checkpoint.Request{})
+	first, err := w.commit(ctx, l, checkpoint.Request{})
 	if err != nil {
 		return err
-	}
-	if first.Outcome != checkpoint.OutcomeCommitted {
-		return fmt.Errorf("the first checkpoint: %v", first)
 	}
 	w.saver.before = func(r checkpoint.SaveRequest) {
-		if r.Rank == 2 {
-			_ = syscall.Kill(targets[2].PID, syscall.SIGKILL)
+		if r.Rank == victim {
+			_ = syscall.Kill(targets[victim].PID, syscall.SIGKILL)
 		}
 	}
 	report, err := w.save(ctx, l, checkpoint.Request{})
 	if err != nil {
 		return err
 	}
-	if report.Outcome == checkpoint.OutcomeCommitted {
-		return fmt.Errorf("an epoch without rank 2 was committed: %v", report)
+	if report.Outcome != checkpoint.OutcomeAborted || len(report.Broken) != 1 || report.Broken[0].Rank != victim {
+		return fmt.Errorf("want an epoch aborted for rank %d alone: %v", victim, report)
 	}
-	fmt.Fprintf(w.out, "rank 2 died while it was saved: epoch %d is void, to be killed: %v\n", report.Epoch, report.Kill)
-	if _, err := w.tree.Terminate(ctx, root, process.Grace{Immediate: true}); err != nil && !errors.Is(err, checkpoint.ErrGone) {
+	if err := w.nobodyIsHeld(ctx, targets); err != nil {
 		return err
 	}
-	m, ok, err := w.store.Latest(ctx, "training")
+	fmt.Fprintf(w.out, "rank %d died while it was saved: epoch %d is void, nobody is held, to be killed: %v\n", victim, report.Epoch, report.Kill)
+	if _, err := w.tree.Terminate(ctx, job.root, process.Grace{Immediate: true}); err != nil {
+		return err
+	}
+	m, ok, err := w.store.Latest(ctx, name)
 	if err != nil || !ok || m.Epoch != first.Epoch {
 		return fmt.Errorf("the last whole epoch is %+v (%v), want %d", m, err, first.Epoch)
 	}
-	w.saver.before = nil
 	return w.resume(ctx, first)
+}
+
+// nobodyIsHeld looks whether all ranks have been let go. Those that go on without the one that died find that out in
+// the next sum and end, which is as well.
+func (w *world) nobodyIsHeld(ctx context.Context, targets []checkpoint.Target) error {
+	for r, t := range targets {
+		s, err := w.host.State(ctx, t)
+		if err != nil {
+			return err
+		}
+		if s != checkpoint.Running && s != checkpoint.Gone {
+			return fmt.Errorf("rank %d is %s after the abort", r, s)
+		}
+	}
+	return nil
 }
