@@ -34,6 +34,12 @@ func (m *mean) begin(at int64, longest time.Duration) {
 
 // advance sums up to now, in microseconds, and adds extra, which came in evenly since the last time.
 func (m *mean) advance(now, extra int64) {
+	if skip := now - m.Last - time.Hour.Microseconds(); skip > 0 && m.Value > 0 {
+		// No window reaches back so far, and a difference over all of it might wrap.
+		m.Last += skip
+		m.Sum += uint64(m.Value) * uint64(skip)
+		m.Marks = append(m.Marks[:0], mark{m.Last, m.Sum})
+	}
 	m.Sum += uint64(m.Value)*uint64(now-m.Last) + uint64(extra)
 	m.Last = now
 	last := &m.Marks[len(m.Marks)-1]

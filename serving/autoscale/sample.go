@@ -17,10 +17,12 @@ const (
 	maxCount   = 1_000_000_000 // requests, in one sample or at once
 	maxTokens  = 1_000_000_000_000
 	maxSources = 1 << 16
+	maxOngoing = 2 * maxCount // over all sources: an hour of it, in microseconds, fits 64 bits
 )
 
 // Sample is what one source, such as a router or a replica, saw of the service. Requests to Output are counted since
-// the source's last sample, Ongoing and Queued are how many there are now. Every figure is at least 0.
+// the source's last sample, Ongoing and Queued are how many there are now; those of
+// all sources together count as 2 × 10^9 where they are more. Every figure is at least 0.
 type Sample struct {
 	Source   string `json:"source,omitempty"`   // Source is who tells; its next sample replaces Ongoing and Queued. "" is a source like others.
 	Requests int64  `json:"requests,omitempty"` // Requests is how many arrived.

@@ -150,11 +150,14 @@ func (s *Scaler) advance(now int64) {
 }
 
 // ongoing returns how many requests there are.
-func (s *Scaler) ongoing() (n int64) {
-	for _, g := range s.gauges {
-		n += g.Ongoing + g.Queued
+func (s *Scaler) ongoing() int64 { return ongoing(s.gauges) }
+
+// ongoing adds up gauges, and holds the sum at maxOngoing.
+func ongoing(gauges []gauge) (n int64) {
+	for _, g := range gauges {
+		n += g.Ongoing + g.Queued // at most 2^16 × 2 × 10^9
 	}
-	return n
+	return min(n, maxOngoing)
 }
 
 func (u *usual) add(s Sample) {

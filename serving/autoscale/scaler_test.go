@@ -363,3 +363,27 @@ func TestSkippedSlotsTeachNothing(t *testing.T) {
 	require.False(t, ok)
 	require.False(t, f.Warm(9))
 }
+
+// TestHugeCountsDoNotWrap: the mean over an hour of as many requests as may be told is that many, also after hours
+// without a call, and is saved and restored.
+func TestHugeCountsDoNotWrap(t *testing.T) {
+	cfg := Config{Rule: KPA{Stable: time.Hour}, Expiry: 24 * time.Hour}
+	for _, gap := range []time.Duration{time.Minute, 5 * time.Hour} {
+		s, err := New(cfg)
+		require.NoError(t, err)
+		now := lockstep.FromNanos(int64(1_800_000_000 * time.Second))
+		for range 90 {
+			now = now.Add(gap)
+			for _, source := range []string{"a", "b", "c"} {
+				require.NoError(t, s.Observe(now, Sample{Source: source, Ongoing: maxCount, Queued: maxCount}))
+			}
+			d, err := s.Decide(now, Fleet{})
+			require.NoError(t, err)
+			require.Equal(t, int64(maxOngoing*thousand), d.Why.Load)
+		}
+		var b bytes.Buffer
+		require.NoError(t, s.Snapshot(&b))
+		_, err = Restore(cfg, &b)
+		require.NoError(t, err)
+	}
+}

@@ -182,7 +182,6 @@ func gaugesOf(img *image, expiry int64) string {
 	if len(img.Gauges) > maxSources {
 		return "too many sources"
 	}
-	sum := int64(0)
 	for i, g := range img.Gauges {
 		switch {
 		case i > 0 && img.Gauges[i-1].Source >= g.Source, len(g.Source) > lockstep.MaxIDLength:
@@ -192,9 +191,8 @@ func gaugesOf(img *image, expiry int64) string {
 		case g.Ongoing < 0 || g.Ongoing > maxCount || g.Queued < 0 || g.Queued > maxCount:
 			return "a count out of range"
 		}
-		sum += g.Ongoing + g.Queued
 	}
-	if img.Level.Value != sum {
+	if img.Level.Value != ongoing(img.Gauges) {
 		return "counts do not add up"
 	}
 	return ""

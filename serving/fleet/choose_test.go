@@ -311,3 +311,41 @@ func TestResizeGrowsAndShrinks(t *testing.T) {
 	_, err = Resize(nil, nil, -1, 0, 0)
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
+
+// TestCheapestIsExactWithManyOfOneType: one type leaves nothing to search, however many of it are needed.
+func TestCheapestIsExactWithManyOfOneType(t *testing.T) {
+	one := Instance{ID: "one", Price: 1, Latency: perSecond(1), MaxBatch: 1}
+	m, err := Cheapest([]Instance{one}, 3e6, 10*time.Second)
+	require.NoError(t, err)
+	require.True(t, m.Exact)
+	require.Equal(t, []Count{{"one", 3_000_000, 1}}, m.Counts)
+	two := Instance{ID: "two", Price: 3, Latency: perSecond(2), MaxBatch: 1}
+	m, err = Cheapest([]Instance{one, two}, 3e6, 10*time.Second)
+	require.NoError(t, err)
+	require.True(t, m.Exact)
+	require.Equal(t, int64(3_000_000), m.Cost)
+}
+
+// TestCheapestHoldsCounts: more instances than 32 bits hold are told as the most of them, and cost what they cost.
+func TestCheapestHoldsCounts(t *testing.T) {
+	m, err := Cheapest([]Instance{{ID: "slow", Price: 1, Latency: serving.Linear{Base: 50 * time.Hour}, MaxBatch: 1}}, 1e9, 100*time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, math.MaxInt32, m.Single.N)
+	require.Equal(t, []Count{m.Single}, m.Counts)
+	require.Greater(t, m.Cost, int64(1e14))
+	require.Equal(t, m.Alone, m.Cost)
+}
+
+// TestChooseKeepsNoMoreThanTheFrontier: each task's states stay until the end, what they beat does not.
+func TestChooseKeepsNoMoreThanTheFrontier(t *testing.T) {
+	task := Task{ID: "t", Weight: 1}
+	for j := range 64 {
+		task.Variants = append(task.Variants, Variant{ID: ID(fmt.Sprint(j)), Accuracy: int64(j), Cost: int64(j)})
+	}
+	states := []state{{}}
+	for range 10 {
+		states = extend(states, task)
+	}
+	require.Len(t, states, 631)
+	require.Less(t, cap(states), 2*len(states))
+}

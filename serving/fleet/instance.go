@@ -22,7 +22,7 @@ type Instance struct {
 // Count is how many of an instance type, and the batch in which it serves.
 type Count struct {
 	Instance ID  `json:"instance"` // Instance is which.
-	N        int `json:"n"`        // N is how many; more than 0.
+	N        int `json:"n"`        // N is how many, above 0; 2^31 - 1 also where it is more.
 	Batch    int `json:"batch"`    // Batch is the largest that keeps the objective.
 }
 
@@ -116,7 +116,7 @@ func Cheapest(instances []Instance, rate float64, objective time.Duration) (Mix,
 	sum := int64(0)
 	for i, n := range s.kept {
 		if n > 0 {
-			m.Counts = append(m.Counts, Count{offers[i].id, int(n), offers[i].batch})
+			m.Counts = append(m.Counts, Count{offers[i].id, int(min(n, math.MaxInt32)), offers[i].batch})
 			sum = addSat(sum, int128.MulDiv(n, offers[i].micro, 1))
 		}
 	}
@@ -172,10 +172,10 @@ func (s *mixing) walk(i int, missing, cost int64) {
 			next := s.offers[i+1]
 			bound = addSat(paid, int128.MulDivUp(left, next.price, next.micro))
 		}
+		if left > 0 && (bound >= s.best || i+1 == len(s.offers)) {
+			break // fewer of the best value only leave more to the others, of which there may be none
+		}
 		if bound >= s.best {
-			if left > 0 {
-				break // fewer of the best value only leave more to the others
-			}
 			continue
 		}
 		s.counts[i] = n

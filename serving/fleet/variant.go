@@ -140,7 +140,7 @@ func extend(from []state, t Task) []state {
 			kept = append(kept, s)
 		}
 	}
-	return kept
+	return slices.Clone(kept) // it is kept for all tasks, what was left out is not
 }
 
 // thin keeps as many states as there may be, spread evenly, the last among them.
