@@ -13,14 +13,16 @@ import (
 type Config struct {
 	Path    string        `json:"path,omitempty"`    // Path is the program; "" means "criu" from PATH.
 	Dir     string        `json:"dir,omitempty"`     // Dir is the absolute path of a folder in which private folders are made; "" means the system's for temporary files. It needs room for an image.
-	Timeout time.Duration `json:"timeout,omitempty"` // Timeout is after how long CRIU gives up, in whole seconds, rounded up; 0 means 10 minutes. It has to be longer than a driver's lock may take.
+	Timeout time.Duration `json:"timeout,omitempty"` // Timeout is how long CRIU may take to collect and freeze the tree of a dump, in whole seconds, rounded up; 0 means 10 minutes. It has to be longer than a driver's lock may take. It bounds neither the rest of a dump nor a restore: give the call a context that ends.
 
-	TCP        bool           `json:"tcp,omitempty"`        // TCP saves connections that are open; without it they make a dump fail.
-	ShellJob   bool           `json:"shellJob,omitempty"`   // ShellJob lets a target share its session and terminal with what is not saved.
-	FileLocks  bool           `json:"fileLocks,omitempty"`  // FileLocks saves file locks; without it they make a dump fail.
-	GhostLimit lockstep.Bytes `json:"ghostLimit,omitempty"` // GhostLimit is how large a file that was deleted and is open may be; 0 means 1 MiB.
-	External   []string       `json:"external,omitempty"`   // External names what is outside of the image, in CRIU's words, such as "mnt[/dev/nvidia0]:gpu0".
-	LogLevel   int            `json:"logLevel,omitempty"`   // LogLevel is CRIU's, 1 to 4; 0 means 2. Its errors are in those of this package.
+	TCP          bool           `json:"tcp,omitempty"`          // TCP saves connections that are open; without it they make a dump fail.
+	ShellJob     bool           `json:"shellJob,omitempty"`     // ShellJob lets a target share its session and terminal with what is not saved.
+	FileLocks    bool           `json:"fileLocks,omitempty"`    // FileLocks saves file locks; without it they make a dump fail.
+	GhostLimit   lockstep.Bytes `json:"ghostLimit,omitempty"`   // GhostLimit is how large a file that was deleted and is open may be; 0 means 1 MiB.
+	External     []string       `json:"external,omitempty"`     // External names what a dump leaves outside of the image, in CRIU's words, such as "mnt[/dev/nvidia0]:gpu0".
+	ExternalLoad []string       `json:"externalLoad,omitempty"` // ExternalLoad says what stands for it in a restore, such as "mnt[gpu0]:/dev/nvidia1": the other way round.
+	Subreap      bool           `json:"subreap,omitempty"`      // Subreap makes this process, as a whole, the parent of orphans below it (prctl(2), PR_SET_CHILD_SUBREAPER), and has Load reap those that hold a pid, group or session of its image. Needed where PID 1 does not reap, as in many containers; wait for a target that you started before you load it.
+	LogLevel     int            `json:"logLevel,omitempty"`     // LogLevel is CRIU's, 1 to 4; 0 means 2. Its errors are in those of this package.
 }
 
 // Validate reports every fault of c, joined.
@@ -44,6 +46,11 @@ func (c Config) Validate() error {
 	for i, e := range c.External {
 		if e == "" {
 			bad("External["+strconv.Itoa(i)+"]", `""`, "want a name")
+		}
+	}
+	for i, e := range c.ExternalLoad {
+		if e == "" {
+			bad("ExternalLoad["+strconv.Itoa(i)+"]", `""`, "want a name")
 		}
 	}
 	return errors.Join(errs...)

@@ -15,7 +15,7 @@
 // Invariants: the pid of a dump is that of the target, by its start time, when the call begins; nothing of an image
 // leaves its folder; folders are 0700, files 0600, and gone when the call ends. A call under way is never killed, which
 // would leave its target with CRIU's code inside: where the context ends first the call is checkpoint.ErrInFlight, and
-// so is another for that target until it has ended, by CRIU's own timeout at the latest.
+// so is another for that target until it has ended. CRIU's timeout bounds only the collecting of the tree.
 //
 // # Usage
 //
@@ -44,8 +44,8 @@
 // # Limits
 //
 // Linux, with the rights that CRIU needs (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE). A restore needs
-// the pid to be free, the same files in place, and, for a GPU, device files under the names they had: map others by
-// Config.External. Debian 12's CRIU 3.17 does not start on kernels of 2025 and later; Probe reports it. Do not freeze or
+// the pid, and its group and session, to be free (Config.Subreap where orphans stay zombies), the same files in place, and, for a GPU, device files under the names they had: map others by
+// Config.External and ExternalLoad. Debian 12's CRIU 3.17 does not start on kernels of 2025 and later; Probe reports it. Do not freeze or
 // stop targets before their devices are locked: the lock would wait for ever. CRIU's own CUDA plugin is not used.
 // This package's tests run against a stand-in for CRIU that speaks its protocol, and against CRIU where "criu check"
 // passes.

@@ -20,8 +20,9 @@ import (
 
 // The tests' CRIU is this test program again: a script named criu runs it with these variables.
 const (
-	roleVariable = "LOCKSTEP_FAKE_CRIU"    // what it does
-	holdVariable = "LOCKSTEP_FAKE_CRIU_GO" // a file to wait for
+	roleVariable = "LOCKSTEP_FAKE_CRIU"      // what it does
+	holdVariable = "LOCKSTEP_FAKE_CRIU_GO"   // a file to wait for
+	optsVariable = "LOCKSTEP_FAKE_CRIU_OPTS" // a file for the options that it got
 	exitBroken   = 3
 )
 
@@ -42,8 +43,9 @@ func fake(role string, args []string) int {
 		fmt.Println("Version: 4.2")
 		return 0
 	case args[0] == "check":
-		if role == "unfit" {
+		if strings.HasPrefix(role, "unfit") {
 			fmt.Println("Warn  (x.c:1): something\nError (criu/vdso.c:613): vdso: Unexpected rt vDSO area bounds")
+			fmt.Println("Error (criu/crtools.c:260): Could not initialize kernel features detection.") // what came of it stands last
 			return 1
 		}
 		fmt.Println("Looks good.")
@@ -60,6 +62,7 @@ func swrk(role, fd string) int {
 	if err != nil {
 		return exitBroken
 	}
+	syscall.CloseOnExec(n) // a process that is restored must not keep it
 	f := os.NewFile(uintptr(n), "swrk")
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -75,8 +78,16 @@ func swrk(role, fd string) int {
 	if err := req.UnmarshalVT(buf[:k]); err != nil {
 		return exitBroken
 	}
+	if path := os.Getenv(optsVariable); path != "" {
+		b, err := req.GetOpts().MarshalVT()
+		if err != nil || os.WriteFile(path, b, 0o600) != nil {
+			return exitBroken
+		}
+	}
 	dir := fmt.Sprintf("/proc/%d/fd/%d", os.Getppid(), req.GetOpts().GetImagesDirFd())
 	switch role {
+	case "unfit-fails":
+		return exitBroken
 	case "garbage":
 		_, _ = c.Write([]byte("\xff\xfe not protobuf"))
 		return 0
@@ -84,6 +95,7 @@ func swrk(role, fd string) int {
 		_ = os.WriteFile(filepath.Join(dir, "pages-1.img"), []byte("half"), 0o600)
 		return exitBroken
 	case "hold":
+		_ = os.WriteFile(os.Getenv(holdVariable)+".on", nil, 0o600)
 		for { // until the test lets it go on
 			if _, err := os.Stat(os.Getenv(holdVariable)); err == nil {
 				break
@@ -97,6 +109,13 @@ func swrk(role, fd string) int {
 		return answer(c, &rpc.CriuResp{Type: req.Type, Success: ptr(false), CrErrno: ptr(int32(5))})
 	}
 	if req.GetType() == rpc.CriuReqType_DUMP {
+		if role == "kills" {
+			_ = syscall.Kill(int(req.GetOpts().GetPid()), syscall.SIGKILL)
+			for !dead(letter(int(req.GetOpts().GetPid()))) { // the kernel takes a moment
+				time.Sleep(time.Millisecond)
+			}
+			return answer(c, &rpc.CriuResp{Type: req.Type, Success: ptr(true)})
+		}
 		return dump(c, dir, &req)
 	}
 	return restore(c, role, dir, &req)
@@ -162,6 +181,9 @@ func restore(c net.Conn, role, dir string, req *rpc.CriuReq) int {
 	if _, err := c.Read(make([]byte, 1<<12)); err != nil { // the caller has seen it
 		return exitBroken
 	}
+	if role == "late" {
+		return exitBroken
+	}
 	return answer(c, &rpc.CriuResp{Type: req.Type, Success: ptr(true), Restore: &rpc.CriuRestoreResp{Pid: ptr(int32(pid))}})
 }
 
@@ -171,7 +193,7 @@ func program(t *testing.T, role string, more ...string) string {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "criu")
-	script := "#!/bin/sh\n" + roleVariable + "='" + role + "' " + strings.Join(more, " ") + " exec '" + self + "' \"$@\"\n"
+	script := "#!/bin/sh\nGORACE=atexit_sleep_ms=0 " + roleVariable + "='" + role + "' " + strings.Join(more, " ") + " exec '" + self + "' \"$@\"\n"
 	require.NoError(t, os.WriteFile(path, []byte(script), 0o700))
 	return path
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/checkpoint"
 	"github.com/lockstep-gpu/lockstep/checkpoint/process"
+	"github.com/lockstep-gpu/lockstep/internal/proctree"
 )
 
 // Imager dumps and loads with CRIU. Make one with New.
@@ -40,7 +41,12 @@ func New(cfg Config) (*Imager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.External = slices.Clone(cfg.External)
+	if cfg.Subreap {
+		if err := proctree.Subreap(); err != nil {
+			return nil, &checkpoint.DriverError{Kind: checkpoint.ErrUnsupported, Call: "subreap", Err: err}
+		}
+	}
+	cfg.External, cfg.ExternalLoad = slices.Clone(cfg.External), slices.Clone(cfg.ExternalLoad)
 	return &Imager{cfg: cfg.withDefaults(), busy: make(map[int]bool)}, nil
 }
 
@@ -78,8 +84,12 @@ func (m *Imager) Probe(ctx context.Context) (checkpoint.Caps, error) {
 	return caps, nil
 }
 
-// last returns the last line that a program printed, or else the error.
+// last returns the errors that a program printed, or its last line, or else the error.
 func last(out string, err error) string {
+	// CRIU's first error is the cause, and those behind it are what came of that.
+	if s := errorLines(out); s != "" {
+		return s
+	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if s := lines[len(lines)-1]; s != "" {
 		return s
@@ -90,6 +100,9 @@ func last(out string, err error) string {
 // Dump writes the tree of a target to w and leaves the target running, or in the state in which its driver holds it.
 func (m *Imager) Dump(ctx context.Context, t checkpoint.Target, w checkpoint.ImageWriter) error {
 	const call = "dump"
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := m.present(call, t); err != nil {
 		return err
 	}
@@ -103,7 +116,7 @@ func (m *Imager) Dump(ctx context.Context, t checkpoint.Target, w checkpoint.Ima
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := m.run(dir, func(o *rpc.CriuOpts, c *gocriu.Criu) error {
+		err := m.run(dir, m.cfg.External, func(o *rpc.CriuOpts, c *gocriu.Criu) error {
 			o.Pid, o.LeaveRunning = ptr(int32(t.PID)), ptr(true)
 			o.LogFile = ptr("dump.log")
 			return c.Dump(o, gocriu.NoNotify{})
@@ -116,6 +129,10 @@ func (m *Imager) Dump(ctx context.Context, t checkpoint.Target, w checkpoint.Ima
 		defer os.RemoveAll(dir)
 		if err != nil {
 			return m.fail(call, t.PID, filepath.Join(dir, "dump.log"), err)
+		}
+		// A target that died of it is no success, whatever CRIU says.
+		if now, err := process.Identify(t.PID); err != nil || now.Start != t.Start || dead(letter(t.PID)) {
+			return &checkpoint.DriverError{Kind: checkpoint.ErrGone, Call: call, PID: t.PID, State: checkpoint.Gone, Err: errors.New("CRIU reports success, but the target has died")}
 		}
 		return pour(ctx, dir, w)
 	case <-ctx.Done():
@@ -144,6 +161,9 @@ func (m *Imager) present(call string, t checkpoint.Target) error {
 	}
 	return nil
 }
+
+// dead says whether a state that letter returned is of a process that runs no more.
+func dead(s string) bool { return s == "" || s == "Z" || s == "X" }
 
 // letter returns the state of a process as ps prints it; "" if it cannot be read.
 func letter(pid int) string {
@@ -175,7 +195,7 @@ func (m *Imager) end(pid int) {
 }
 
 // run makes one call of CRIU with its images in dir.
-func (m *Imager) run(dir string, do func(*rpc.CriuOpts, *gocriu.Criu) error) error {
+func (m *Imager) run(dir string, external []string, do func(*rpc.CriuOpts, *gocriu.Criu) error) error {
 	images, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -187,7 +207,7 @@ func (m *Imager) run(dir string, do func(*rpc.CriuOpts, *gocriu.Criu) error) err
 		ImagesDirFd: ptr(int32(images.Fd())),
 		LogLevel:    ptr(int32(m.cfg.LogLevel)),
 		Timeout:     ptr(uint32((m.cfg.Timeout + time.Second - 1) / time.Second)),
-		External:    m.cfg.External,
+		External:    external,
 	}
 	if m.cfg.TCP {
 		o.TcpEstablished = ptr(true)
@@ -257,6 +277,9 @@ func (r reader) Read(p []byte) (int, error) {
 // Load starts a tree from an image and returns its root. It runs as a child of this process.
 func (m *Imager) Load(ctx context.Context, r checkpoint.ImageReader) (checkpoint.Target, error) {
 	const call = "restore"
+	if err := ctx.Err(); err != nil {
+		return checkpoint.Target{}, err
+	}
 	dir, err := os.MkdirTemp(m.cfg.Dir, "criu-load-")
 	if err != nil {
 		return checkpoint.Target{}, m.local(call, 0, err)
@@ -266,10 +289,13 @@ func (m *Imager) Load(ctx context.Context, r checkpoint.ImageReader) (checkpoint
 			return checkpoint.Target{}, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
+	if m.cfg.Subreap {
+		clearOrphans(ctx, idsOf(r.Streams()))
+	}
 	n := &notes{}
 	done := make(chan error, 1)
 	go func() {
-		done <- m.run(dir, func(o *rpc.CriuOpts, c *gocriu.Criu) error {
+		done <- m.run(dir, m.cfg.ExternalLoad, func(o *rpc.CriuOpts, c *gocriu.Criu) error {
 			o.LogFile, o.RstSibling = ptr("restore.log"), ptr(true)
 			return c.Restore(o, n)
 		})
@@ -278,21 +304,21 @@ func (m *Imager) Load(ctx context.Context, r checkpoint.ImageReader) (checkpoint
 	case err = <-done:
 	case <-ctx.Done(): // a process that comes up without anybody to know it must not stay
 		go func() {
-			if <-done == nil && n.pid() > 0 {
-				_ = syscall.Kill(n.pid(), syscall.SIGKILL)
-				reap(n.pid())
-			}
+			<-done
+			end(n.pid())
 			_ = os.RemoveAll(dir)
 		}()
 		return checkpoint.Target{}, &checkpoint.DriverError{Kind: checkpoint.ErrInFlight, Call: call, Err: ctx.Err()}
 	}
 	defer os.RemoveAll(dir)
 	if err != nil {
+		end(n.pid()) // CRIU may have died after the tree had come up
 		return checkpoint.Target{}, m.fail(call, 0, filepath.Join(dir, "restore.log"), err)
 	}
 	// CRIU has been seen to report success for what is not there.
 	t, err := process.Identify(n.pid())
-	if s := letter(n.pid()); n.pid() <= 0 || err != nil || s == "Z" || s == "X" || s == "" {
+	if n.pid() <= 0 || err != nil || dead(letter(n.pid())) {
+		end(n.pid())
 		return checkpoint.Target{}, &checkpoint.DriverError{Kind: checkpoint.ErrGone, Call: call, PID: n.pid(), State: checkpoint.Gone, Err: errors.New("CRIU reports success, but the process is not there")}
 	}
 	go reap(t.PID)
@@ -308,6 +334,86 @@ func reap(pid int) {
 		}
 	}
 }
+
+// end kills a tree that came up for a call that failed, root and all, and reaps the root.
+func end(root int) {
+	if root <= 0 || !holds(root, map[int]bool{root: true}) { // not a child of this process: not what was restored
+		return
+	}
+	if tree, err := proctree.Adopt(root, proctree.Config{}); err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+		defer cancel()
+		// A root that forks while it is killed would leave a child that nobody can tell from others any more.
+		_, _ = tree.Pause(ctx, 1)
+		_, _ = tree.Terminate(ctx, 0) // what is left is killed by the line below, or is not ours to kill
+		_ = tree.Close()
+		_ = syscall.Kill(root, syscall.SIGKILL) // a child that is not reaped: the pid is its own
+		reap(root)
+	}
+}
+
+// idsOf returns the pids of an image, after which its files core-PID.img are named.
+func idsOf(streams []string) map[int]bool {
+	ids := make(map[int]bool)
+	for _, name := range streams {
+		if number, ok := strings.CutPrefix(name, "core-"); ok {
+			if id, err := strconv.Atoi(strings.TrimSuffix(number, ".img")); err == nil && id > 1 {
+				ids[id] = true
+			}
+		}
+	}
+	return ids
+}
+
+// clearOrphans reaps orphans that came to this process and hold a session, a group or a pid of the image: with any of
+// them there CRIU says "Can't fork: File exists". It waits for those that are about to die, for a moment.
+func clearOrphans(ctx context.Context, ids map[int]bool) {
+	ctx, cancel := context.WithTimeout(ctx, clearTimeout)
+	defer cancel()
+	for left := true; left && ctx.Err() == nil; {
+		left = false
+		entries, _ := os.ReadDir("/proc")
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil || !holds(pid, ids) {
+				continue
+			}
+			if got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); err == nil && got != pid {
+				left = true // it lives
+			}
+		}
+		if left {
+			select {
+			case <-ctx.Done():
+			case <-time.After(clearPoll):
+			}
+		}
+	}
+}
+
+// holds says whether a child of this process has a pid, a group or a session among ids.
+func holds(pid int, ids map[int]bool) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	// After the name: state, parent, group, session; see proc(5).
+	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(f) < 4 || f[1] != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	group, _ := strconv.Atoi(f[2])
+	session, _ := strconv.Atoi(f[3])
+	return ids[pid] || ids[group] || ids[session]
+}
+
+// How long cleaning up may take: far more than a kill needs, and little beside a restore.
+const (
+	endTimeout   = 10 * time.Second
+	clearTimeout = 2 * time.Second
+	clearPoll    = 5 * time.Millisecond
+	checkTimeout = 10 * time.Second
+)
 
 // fetch writes a stream to a file of the same name.
 func fetch(ctx context.Context, r checkpoint.ImageReader, name, dir string) (err error) {
@@ -353,6 +459,9 @@ func (n *notes) pid() int {
 
 // local is the error of something that failed on this side.
 func (m *Imager) local(call string, pid int, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "criu: " + call, Field: "Dir", Value: strconv.Quote(m.cfg.Dir), Reason: "is not there"}
+	}
 	return &checkpoint.DriverError{Kind: kindOf(err.Error(), err), Call: call, PID: pid, Err: err}
 }
 
@@ -362,7 +471,17 @@ func (m *Imager) fail(call string, pid int, log string, err error) error {
 	if text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
-	return &checkpoint.DriverError{Kind: kindOf(text, err), Call: call, PID: pid, Err: err}
+	kind := kindOf(text, err)
+	if kind != checkpoint.ErrDriver {
+		return &checkpoint.DriverError{Kind: kind, Call: call, PID: pid, Err: err}
+	}
+	// Where CRIU does not work at all, that is the reason, and not what this call met.
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	if caps, bad := m.Probe(ctx); bad == nil && !caps.Can(checkpoint.CanImage) {
+		kind, err = checkpoint.ErrUnsupported, fmt.Errorf("%s: %w", caps.Limits[0].Detail, err)
+	}
+	return &checkpoint.DriverError{Kind: kind, Call: call, PID: pid, Err: err}
 }
 
 // complaints returns the last errors of a log, on one line.
@@ -371,13 +490,20 @@ func complaints(path string) string {
 	if err != nil {
 		return ""
 	}
+	return errorLines(string(text))
+}
+
+// errorLines returns the last errors of a text, on one line.
+func errorLines(text string) string {
 	var out []string
-	for line := range strings.Lines(string(text)) {
-		if _, what, ok := strings.Cut(line, "Error ("); ok {
+	for line := range strings.Lines(text) {
+		_, what, ok := strings.Cut(line, "Error (")
+		// CRIU goes on without that limit, so it explains nothing.
+		if ok && !strings.Contains(what, "RLIMIT_NOFILE") && !strings.Contains(what, "exited, status=") {
 			out = append(out, "("+strings.TrimSpace(what))
 		}
 	}
-	const most = 3
+	const most = 5
 	if len(out) > most {
 		out = out[len(out)-most:]
 	}

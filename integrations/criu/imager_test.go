@@ -12,10 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/checkpoint-restore/go-criu/v8/rpc"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -211,9 +213,7 @@ func TestComplaint6StoppedTargetIsRefused(t *testing.T) {
 func TestComplaint5DumpThatOutlastsItsCaller(t *testing.T) {
 	hold := filepath.Join(t.TempDir(), "go")
 	m, target, i := imager(t, program(t, "hold", holdVariable+"='"+hold+"'")), sleeper(t), newImage()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, m.Dump(ctx, target, i), checkpoint.ErrInFlight)
+	require.ErrorIs(t, m.Dump(begun(t, hold), target, i), checkpoint.ErrInFlight)
 	require.ErrorIs(t, m.Dump(t.Context(), target, i), checkpoint.ErrInFlight)
 	require.NoError(t, os.WriteFile(hold, nil, 0o600))
 	require.Eventually(t, func() bool { return m.Dump(t.Context(), target, i) == nil }, time.Minute, 10*time.Millisecond)
@@ -224,14 +224,102 @@ func TestLoadThatOutlastsItsCallerLeavesNobody(t *testing.T) {
 	hold := filepath.Join(t.TempDir(), "go")
 	m, i := imager(t, program(t, "hold", holdVariable+"='"+hold+"'")), newImage()
 	i.files["pages-1.img"] = []byte("sleep\x00601.25\x00")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := m.Load(ctx, i)
-	if !errors.Is(err, context.Canceled) { // while the image was written out
-		require.ErrorIs(t, err, checkpoint.ErrInFlight)
-	}
+	_, err := m.Load(begun(t, hold), i)
+	require.ErrorIs(t, err, checkpoint.ErrInFlight)
 	require.NoError(t, os.WriteFile(hold, nil, 0o600))
 	require.Eventually(t, func() bool { return exec.Command("pgrep", "-f", "sleep 601.25").Run() != nil }, time.Minute, 10*time.Millisecond)
+}
+
+// begun returns a context that ends when the CRIU that holds at a file has begun.
+func begun(t *testing.T, hold string) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(hold + ".on"); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	return ctx
+}
+
+func TestEndedContextStartsNothing(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "opts")
+	m := imager(t, program(t, "good", optsVariable+"='"+mark+"'"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, m.Dump(ctx, sleeper(t), newImage()), context.Canceled)
+	_, err := m.Load(ctx, newImage())
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoFileExists(t, mark)
+}
+
+func TestCrashAfterTheRestoreLeavesNobody(t *testing.T) {
+	m, i := imager(t, program(t, "late")), newImage()
+	// A tree of two, in one session as a job's.
+	line := "sleep 603." + strconv.Itoa(os.Getpid()) // no other run's
+	i.files["pages-1.img"] = []byte("/bin/sh\x00-c\x00" + line + "; true\x00")
+	_, err := m.Load(t.Context(), i)
+	require.ErrorIs(t, err, checkpoint.ErrDriver)
+	require.Eventually(t, func() bool { return exec.Command("pgrep", "-f", line).Run() != nil }, time.Minute, 10*time.Millisecond)
+}
+
+// NVIDIA/cuda-checkpoint#58: the target dies of it.
+func TestComplaint2DumpThatKillsItsTarget(t *testing.T) {
+	m, i := imager(t, program(t, "kills")), newImage()
+	require.ErrorIs(t, m.Dump(t.Context(), sleeper(t), i), checkpoint.ErrGone)
+	require.Empty(t, i.files)
+}
+
+func TestBrokenCRIUIsUnsupportedWithItsReason(t *testing.T) {
+	m, i := imager(t, program(t, "unfit-fails")), newImage()
+	err := m.Dump(t.Context(), sleeper(t), i)
+	require.ErrorIs(t, err, checkpoint.ErrUnsupported)
+	require.ErrorContains(t, err, "Unexpected rt vDSO area bounds")
+}
+
+func TestMissingFolderIsNamed(t *testing.T) {
+	m, err := New(Config{Path: program(t, "good"), Dir: filepath.Join(t.TempDir(), "no")})
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Dump(t.Context(), sleeper(t), newImage()), lockstep.ErrInvalid)
+}
+
+// NVIDIA/cuda-checkpoint#54: a restore looks for the device file of before.
+func TestComplaint12OptionsReachCRIU(t *testing.T) {
+	opts := filepath.Join(t.TempDir(), "opts")
+	cfg := Config{
+		Path: program(t, "good", optsVariable+"='"+opts+"'"), Dir: t.TempDir(), Timeout: 1500 * time.Millisecond,
+		TCP: true, ShellJob: true, FileLocks: true, GhostLimit: 5 << 20, LogLevel: 3,
+		External: []string{"mnt[/dev/nvidia0]:gpu0"}, ExternalLoad: []string{"mnt[gpu0]:/dev/nvidia1"},
+	}
+	m, err := New(cfg)
+	require.NoError(t, err)
+	got := func() *rpc.CriuOpts {
+		b, err := os.ReadFile(opts)
+		require.NoError(t, err)
+		o := &rpc.CriuOpts{}
+		require.NoError(t, o.UnmarshalVT(b))
+		require.Equal(t, uint32(2), o.GetTimeout())
+		require.True(t, o.GetTcpEstablished() && o.GetShellJob() && o.GetFileLocks())
+		require.Equal(t, uint32(5<<20), o.GetGhostLimit())
+		require.Equal(t, int32(3), o.GetLogLevel())
+		return o
+	}
+	i := newImage()
+	require.NoError(t, m.Dump(t.Context(), sleeper(t), i))
+	require.Equal(t, cfg.External, got().GetExternal())
+	again, err := m.Load(t.Context(), i)
+	require.NoError(t, err)
+	require.Equal(t, cfg.ExternalLoad, got().GetExternal())
+	require.NoError(t, syscall.Kill(again.PID, syscall.SIGKILL))
+}
+
+func TestWhatExplainsNothingIsLeftOut(t *testing.T) {
+	const text = "(00.0) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n(00.1) Error (criu/x.c:1): Can't fork for 5: File exists\n"
+	require.Equal(t, "(criu/x.c:1): Can't fork for 5: File exists", errorLines(text))
 }
 
 func TestNamesThatLeaveTheFolderAreRefused(t *testing.T) {
@@ -251,9 +339,9 @@ func TestWriterThatIsFull(t *testing.T) {
 }
 
 func TestBadConfigIsNamed(t *testing.T) {
-	_, err := New(Config{Dir: "rel", Timeout: -1, GhostLimit: -1, LogLevel: 9, External: []string{""}})
+	_, err := New(Config{Dir: "rel", Timeout: -1, GhostLimit: -1, LogLevel: 9, External: []string{""}, ExternalLoad: []string{""}})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
-	for _, field := range []string{"Dir", "Timeout", "GhostLimit", "LogLevel", "External[0]"} {
+	for _, field := range []string{"Dir", "Timeout", "GhostLimit", "LogLevel", "External[0]", "ExternalLoad[0]"} {
 		require.ErrorContains(t, err, field)
 	}
 }
@@ -261,7 +349,7 @@ func TestBadConfigIsNamed(t *testing.T) {
 // TestRealCRIU counts in a real process, dumps it, kills it and restores it, where CRIU works.
 func TestRealCRIU(t *testing.T) {
 	dir := t.TempDir()
-	m, err := New(Config{Dir: dir, ShellJob: true})
+	m, err := New(Config{Dir: dir, ShellJob: true, Subreap: true})
 	require.NoError(t, err)
 	caps, err := m.Probe(t.Context())
 	require.NoError(t, err)
