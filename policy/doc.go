@@ -35,7 +35,7 @@
 // # Order of decision
 //
 // Steady asks Hysteresis, Bounded (rounding as configured), Delayed, RateLimited, Cooldown and Bounded again, which
-// now rounds towards have. So a band is laid around the wish and not around what delays make of it; a delay sees sizes
+// now rounds towards have. Hysteresis does not hold on to a size that is not legal. So a band is laid around the wish and not around what delays make of it; a delay sees sizes
 // that are legal; a rate counts changes that were let through; and bounds have the last word: what is out of them is
 // brought back at once, whatever the others say. Held names the last decorator that changed the wish.
 //
@@ -45,14 +45,15 @@
 //
 // Delayed is the stabilisation window of Kubernetes' horizontal pod autoscaler (autoscaling/v2, behaviour): the least
 // rise, the least fall, over the window. That a rise from none to one skips it is Ray Serve's. RateLimited with Interval
-// 0 is the clamp of Knative's pod autoscaler, which takes none for one; with an Interval it counts the changes of an interval, and takes the larger of
+// 0 is the clamp of Knative's pod autoscaler, which takes none for one (under a Bounded with a Step, for one step); with an Interval it counts the changes of an interval, and takes the larger of
 // its two limits as its default selectPolicy does. A solver with a time budget whose answer is a proposal that the
 // planner may refuse is Nomad's plan queue (optimistic, by version).
 //
 // # Errors
 //
 // All are *lockstep.Error: ErrInvalid for a field, a saved state, a count or a time out of range, ErrPast for a time
-// before one already seen. After an error nothing has changed.
+// before one already seen. After these nothing has changed. The error of a Check comes back as it is; the time and version that
+// came with the plan have been seen then.
 //
 // # Concurrency
 //
@@ -66,6 +67,7 @@
 //
 // # Limits
 //
-// Nothing here says what to wish for: serving/autoscale and policy/elastic do. Whether a resize pays for its restart
+// After a Restore of an earlier state, numbers of asks are given out again; an answer from before is known by its Ask, so hand back
+// the Ask as it was. Nothing here says what to wish for: serving/autoscale and policy/elastic do. Whether a resize pays for its restart
 // is policy/elastic's question. A Seam does not stop a solver; give it the Ask's deadline.
 package policy

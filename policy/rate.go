@@ -85,10 +85,12 @@ func (r *RateLimited) Step(now time.Time, have, want int) (int, error) {
 		return 0, err
 	}
 	ns, _ := lockstep.Nanos(now)
-	return r.step(ns, have, want), nil
+	return r.step(ns, have, want, 1), nil
 }
 
-func (r *RateLimited) step(now int64, have, want int) int {
+// step is Step of valid arguments, where least is the least size above none: factors take none for that many, and fall
+// from it to none, or a size in steps would never start and never end.
+func (r *RateLimited) step(now int64, have, want, least int) int {
 	if r.UpFactor == 0 && r.UpAmount == 0 && r.DownFactor == 0 && r.DownAmount == 0 {
 		return want
 	}
@@ -99,13 +101,13 @@ func (r *RateLimited) step(now int64, have, want int) int {
 		for _, c := range r.State.Rises {
 			base -= int64(c.By)
 		}
-		return max(have, min(want, r.ceiling(base)))
+		return max(have, min(want, r.ceiling(base, least)))
 	}
 	base := int64(have)
 	for _, c := range r.State.Falls {
 		base += int64(c.By)
 	}
-	return min(have, max(want, r.floor(base)))
+	return min(have, max(want, r.floor(base, least)))
 }
 
 // observe notes what have tells, and forgets changes that no longer count.
@@ -140,14 +142,14 @@ func note(changes []Change, now, interval int64, by int) []Change {
 }
 
 // ceiling is the most that a size may grow to from base.
-func (r *RateLimited) ceiling(base int64) int {
+func (r *RateLimited) ceiling(base int64, least int) int {
 	if r.UpFactor == 0 && r.UpAmount == 0 {
 		return MaxCount
 	}
 	n := base + int64(r.UpAmount)
 	if r.UpFactor != 0 {
-		// base × factor is at most 2^30 × 10^12, which 128 bits hold. None counts as one, or nothing would ever start.
-		hi, lo := bits.Mul64(uint64(max(base, 1)), uint64(millionth(r.UpFactor)))
+		// base × factor is at most 2^30 × 10^12, which 128 bits hold. None counts as the least, or nothing would ever start.
+		hi, lo := bits.Mul64(uint64(max(base, int64(least))), uint64(millionth(r.UpFactor)))
 		lo, carry := bits.Add64(lo, millionths-1, 0)
 		n = max(n, quotient(hi+carry, lo, millionths))
 	}
@@ -155,8 +157,8 @@ func (r *RateLimited) ceiling(base int64) int {
 }
 
 // floor is the least that a size may shrink to from base.
-func (r *RateLimited) floor(base int64) int {
-	if r.DownFactor == 0 && r.DownAmount == 0 {
+func (r *RateLimited) floor(base int64, least int) int {
+	if r.DownFactor == 0 && r.DownAmount == 0 || r.DownFactor != 0 && base <= int64(least) {
 		return 0
 	}
 	n := base

@@ -46,7 +46,7 @@ type Ask struct {
 
 // Proposal is a solver's answer.
 type Proposal[P any] struct {
-	Ask   Ask   // Ask is what it answers.
+	Ask   Ask   // Ask is what it answers, as Seam.Ask returned it.
 	Plan  P     // Plan is what it proposes.
 	Score int64 // Score is the plan's worth, more is better, as the fast path counts it for the same state.
 }
@@ -58,7 +58,7 @@ type Outcome uint8
 const (
 	Adopted    Outcome = iota // Adopted means that the plan is the one in force.
 	Unasked                   // Unasked means that no open ask is the one that is answered: it was answered, or given up, before.
-	Late                      // Late means that the deadline was over.
+	Late                      // Late means that the deadline was over, of the open ask or of the one that it says it answers.
 	Stale                     // Stale means that the state has moved on by more than MaxBehind versions.
 	Infeasible                // Infeasible means that Check found something in its way.
 	Worse                     // Worse means that the plan in force is as good at least.
@@ -126,11 +126,14 @@ func (s *Seam[P]) State() SeamState { return s.state }
 // error is ErrInvalid.
 func (s *Seam[P]) Restore(state SeamState) error {
 	open := state.Open
-	bad := state.Now < 0 || state.AskedAt < 0 || state.AskedAt > state.Now || open.Number > state.Asked || open.Version > state.Version
+	bad := state.Now < 0 || state.AskedAt < 0 || state.AskedAt > state.Now || open.Version > state.Version
 	if open.Number == 0 {
 		bad = bad || open != (Ask{})
-	} else if _, err := in.SinceEpoch("restore", "Open.Deadline", open.Deadline); err != nil {
+	} else if deadline, err := in.SinceEpoch("restore", "Open.Deadline", open.Deadline); err != nil {
 		return err
+	} else {
+		// Only the last ask is ever open, and for the budget: a later deadline would let a late answer in.
+		bad = bad || open.Number != state.Asked || deadline > instant.Add(state.AskedAt, s.cfg.Budget)
 	}
 	if bad {
 		return &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "policy: restore", Field: "state", Reason: "is no saved state"}
@@ -243,11 +246,12 @@ func (s *Seam[P]) judge(p Proposal[P]) (Outcome, error) {
 	if p.Ask.Number == 0 || p.Ask.Number != st.Open.Number {
 		return Unasked, nil
 	}
-	// What was asked is taken from here, not from what came back.
-	if deadline, _ := lockstep.Nanos(st.Open.Deadline); st.Now > deadline {
+	// What came back may make an answer later or older than what was asked, never the reverse: after a Restore of an earlier
+	// state, numbers are given out again, and an answer from before has the older version and deadline.
+	if deadline, _ := lockstep.Nanos(st.Open.Deadline); st.Now > deadline || p.Ask.Deadline.Before(st.Open.Deadline) {
 		return Late, nil
 	}
-	if st.Version-st.Open.Version > s.cfg.MaxBehind {
+	if st.Version-min(p.Ask.Version, st.Open.Version) > s.cfg.MaxBehind {
 		return Stale, nil
 	}
 	if err := s.cfg.Check(p.Plan); err != nil {

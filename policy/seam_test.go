@@ -170,3 +170,49 @@ func TestSeamReplays(t *testing.T) {
 		require.Positive(t, n)
 	}
 }
+
+// After a crash an earlier state is restored, and the number of an ask that is still being worked on is given out again.
+// Its answer is for an older state, or too late, and must not pass for that of the new one.
+func TestAnAnswerFromBeforeARestoreIsNotAdopted(t *testing.T) {
+	s := newSeam(t, SeamConfig[int]{Budget: 10})
+	saved := s.State()
+	lost, ok, err := s.Ask(at(0), 7)
+	require.NoError(t, err)
+	require.True(t, ok)
+	for version, want := range map[uint64]Outcome{7: Late, 8: Late} { // the order does not matter
+		require.NoError(t, s.Restore(saved))
+		again, ok, err := s.Ask(at(20), version)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, lost.Number, again.Number)
+		o, err := s.Answer(at(21), version, Proposal[int]{Ask: lost, Plan: 1, Score: 9})
+		require.NoError(t, err)
+		require.Equal(t, want, o)
+	}
+	// Of the same instant, the state tells them apart.
+	require.NoError(t, s.Restore(saved))
+	_, ok, err = s.Ask(at(0), 8)
+	require.NoError(t, err)
+	require.True(t, ok)
+	o, err := s.Answer(at(1), 8, Proposal[int]{Ask: lost, Plan: 1, Score: 9})
+	require.NoError(t, err)
+	require.Equal(t, Stale, o)
+}
+
+// A saved state whose open ask is not the last one, or has more time than the budget, would let a late answer in.
+func TestRestoreRefusesAskOutOfBudget(t *testing.T) {
+	s := newSeam(t, SeamConfig[int]{Budget: 10})
+	_, _, err := s.Ask(at(0), 7)
+	require.NoError(t, err)
+	good := s.State()
+	require.NoError(t, s.Restore(good))
+	for _, spoil := range []func(*SeamState){
+		func(st *SeamState) { st.Open.Deadline = at(11) },
+		func(st *SeamState) { st.Asked++ },
+	} {
+		bad := good
+		spoil(&bad)
+		require.ErrorIs(t, s.Restore(bad), lockstep.ErrInvalid)
+		require.Equal(t, good, s.State())
+	}
+}

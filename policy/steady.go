@@ -68,7 +68,7 @@ func (s Steady) reachable() error {
 	if step <= 1 && !s.Bounded.PowersOfTwo {
 		return nil // the next size is one away; every rate moves by one
 	}
-	// Doubling reaches both the next power and, from any multiple, the next multiple.
+	// Doubling reaches the next power and, from any multiple, the next multiple; factors take none for a step.
 	reaches := func(amount int, factor float64) bool {
 		return amount == 0 && factor == 0 || factor >= 2 || amount >= step && !s.Bounded.PowersOfTwo
 	}
@@ -92,6 +92,9 @@ func (s *Steady) Step(now time.Time, have int, want Demand) (Verdict, error) {
 	v := Verdict{}
 	ns, _ := lockstep.Nanos(now)
 	n := s.Hysteresis.step(have, want)
+	if n == have && s.Bounded.legal(n) != n {
+		n = want.Ceil() // what cannot stay is not held on to: rounded, it might pass the wish
+	}
 	if n != want.Ceil() {
 		v.Held = ByHysteresis
 	}
@@ -99,7 +102,7 @@ func (s *Steady) Step(now time.Time, have int, want Demand) (Verdict, error) {
 	v.note(n, v.Want, ByBounds)
 	delayed := s.Delayed.step(ns, have, v.Want)
 	v.note(v.Want, delayed, ByDelayed)
-	rated := s.RateLimited.step(ns, have, delayed)
+	rated := s.RateLimited.step(ns, have, delayed, s.Bounded.step())
 	v.note(delayed, rated, ByRate)
 	cooled := s.Cooldown.step(ns, have, rated)
 	v.note(rated, cooled, ByCooldown)

@@ -455,3 +455,83 @@ func TestStepAllocatesNothingOnceWarm(t *testing.T) {
 	}
 	require.Zero(t, testing.AllocsPerRun(100, step))
 }
+
+// A size in steps starts from none, and ends at none, under factors alone.
+func TestFactorsTakeNoneForAStep(t *testing.T) {
+	for name, c := range map[string]struct { // the order does not matter: each case stands alone
+		have int
+		want Demand
+		end  int
+	}{
+		"from none":           {0, 64 * One, 64},
+		"from less than one":  {1, 64 * One, 64},
+		"to none":             {64, 0, 0},
+		"one step to none":    {8, 0, 0},
+		"more than one first": {15, 0, 0},
+	} {
+		for _, interval := range []time.Duration{0, 3} {
+			s := Steady{RateLimited: RateLimited{Interval: interval, UpFactor: 2, DownFactor: 2}, Bounded: Bounded{Step: 8, Max: 64}}
+			have := c.have
+			for i := range 30 {
+				v, err := s.Step(at(time.Duration(i)), have, c.want)
+				require.NoError(t, err)
+				require.LessOrEqual(t, v.Target, max(2*have, 16), name)
+				have = v.Target
+			}
+			require.Equal(t, c.end, have, name)
+		}
+	}
+}
+
+// One replica of eight is lost while the demand is for eight: the band must not hold seven, which is no legal size, and so halve them.
+func TestComplaintALostReplicaDoesNotHalveASize(t *testing.T) {
+	s := Steady{Hysteresis: Hysteresis{UpFraction: .4, DownFraction: .4}, Bounded: Bounded{PowersOfTwo: true, Max: 64}}
+	v, err := s.Step(at(0), 7, 7888)
+	require.NoError(t, err)
+	require.Equal(t, Verdict{Want: 8, Target: 8}, v)
+}
+
+// Under a constant wish, and with have following the target, a size moves one way only and comes to rest at the wish.
+func TestAConstantWishIsReachedOneWay(t *testing.T) {
+	rounds := 4000
+	if testing.Short() {
+		rounds = 400
+	}
+	for seed := range rounds {
+		rng := rand.New(rand.NewPCG(uint64(seed), 7))
+		delay := func() time.Duration { return time.Duration(rng.IntN(4) * rng.IntN(5)) }
+		factor := func() float64 { return []float64{0, 1.5, 2, 3}[rng.IntN(4)] }
+		s := Steady{
+			Hysteresis:  Hysteresis{UpFraction: float64(rng.IntN(5)) / 10, DownFraction: float64(rng.IntN(5)) / 10},
+			Delayed:     Delayed{Up: delay(), Down: delay(), FirstAtOnce: rng.IntN(2) == 0},
+			RateLimited: RateLimited{Interval: delay(), UpFactor: factor(), DownFactor: factor(), UpAmount: rng.IntN(9), DownAmount: rng.IntN(9)},
+			Cooldown:    Cooldown{Up: delay(), Down: delay()},
+			Bounded:     Bounded{Min: rng.IntN(6), Max: 8 + rng.IntN(40), Step: 1 << rng.IntN(4), RoundUp: rng.IntN(2) == 0},
+		}
+		if rng.IntN(4) == 0 {
+			s.Bounded.PowersOfTwo, s.Bounded.Step = true, 0
+		}
+		if s.Validate() != nil {
+			continue // a rate that reaches no neighbour
+		}
+		now, have, want := time.Duration(0), rng.IntN(20), Demand(rng.IntN(30_000))
+		rising, falling := false, false
+		for {
+			v, err := s.Step(at(now), have, want)
+			require.NoError(t, err)
+			if v.Target != have {
+				rising, falling = rising || v.Target > have, falling || v.Target < have
+				require.False(t, rising && falling, "seed %d", seed)
+				have = v.Target
+				continue
+			}
+			wake, ok := s.NextWake()
+			if !ok {
+				break
+			}
+			now = wake.Sub(at(0))
+			require.Less(t, now, time.Duration(10_000), "seed %d: never at rest", seed)
+		}
+		require.Equal(t, s.Bounded.legal(s.Hysteresis.step(have, want)), have, "seed %d", seed)
+	}
+}

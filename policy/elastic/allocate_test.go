@@ -449,3 +449,33 @@ func BenchmarkAllocate(b *testing.B) {
 		})
 	}
 }
+
+// Nodes were lost. A job within its dwell does not keep more than its least at the cost of one that must not be stopped.
+func TestDwellStopsNobodyWhoMustNotBeStopped(t *testing.T) {
+	must := lockstep.Capabilities{Resizable: true}
+	a := elastic.Job{ID: "a", Sizes: sizes(8, 4, 3, 2, 2, 2, 2, 1)[1:], Work: 5, Held: 6, Capabilities: must}
+	b := elastic.Job{ID: "b", Sizes: sizes(8, 4, 3, 2, 2, 2, 2, 1)[3:], Work: 5, Held: 6, Capabilities: must}
+	require.Equal(t, []int{2, 6}, gpusOf(allocate(t, elastic.Config{Dwell: time.Hour}, 8, a, b)))
+	require.Equal(t, []int{6, 6}, gpusOf(allocate(t, elastic.Config{Dwell: time.Hour}, 12, a, b)))
+
+	rng := rand.New(rand.NewPCG(3, 5))
+	for range scaled(t, 6000) {
+		cfg := elastic.Config{Dwell: time.Duration(rng.IntN(2)) * time.Minute, Horizon: time.Duration(rng.IntN(3)) * time.Minute}
+		jobs, gpus, need := random(rng, 1+rng.IntN(8)), rng.IntN(60), 0
+		stays := map[lockstep.JobID]bool{}
+		for _, j := range jobs {
+			if j.Held > 0 && !j.Capabilities.Preemptible {
+				stays[j.ID] = true
+				if need += j.Sizes[0].GPUs; !j.Capabilities.Resizable {
+					need += j.Held - j.Sizes[0].GPUs
+				}
+			}
+		}
+		if need > gpus {
+			continue
+		}
+		for _, s := range allocate(t, cfg, gpus, jobs...) {
+			require.True(t, s.GPUs > 0 || !stays[s.ID], s)
+		}
+	}
+}

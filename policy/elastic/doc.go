@@ -11,10 +11,11 @@
 // A [Search] gives out the GPUs of nodes: who runs on which, with how many. It looks for the greatest harmonic mean of
 // the jobs' speed-ups, each over that of an equal part of the cluster, in which a job that would be restarted counts
 // for the part of its time that it would have kept for work (goodput.RestartFactor). On each node there is at most one
-// part of a job that spans nodes, so that no two exchanges share a link.
+// part of a job that spans nodes, so that no two exchanges share a link, but for jobs that run so already and must not be moved.
 //
 // Invariants of both: no more is given than there is, to growing jobs as to new ones; a job is resized, moved or stopped
-// only if its Capabilities bear it; a job is not touched within Dwell; the same input gives the same answer, in
+// only if its Capabilities bear it; a job is not touched within Dwell, unless others must have
+// what it holds or its nodes are gone; a job that runs outside its least and most is brought back, if it may be moved; the same input gives the same answer, in
 // whatever order it comes. The Allocator lets a job grow only if that brings more than the resize costs: with t now, u
 // then and a horizon H, if (1 - u/t) × H > Save + Restore. The Search has the restart factor for that.
 //

@@ -88,7 +88,7 @@ type Share struct {
 // Config configures an Allocator. The zero value is valid.
 type Config struct {
 	Rule    Rule          `json:"rule,omitempty"`    // Rule says by what GPUs are given; zero is Finish.
-	Dwell   time.Duration `json:"dwell,omitempty"`   // Dwell is how long a job keeps a size, unless it is below its least, or what jobs before it must have leaves less; 0 means no time.
+	Dwell   time.Duration `json:"dwell,omitempty"`   // Dwell is how long a job keeps a size, unless it is below its least, or what jobs before it, or jobs that must not be stopped, must have leaves less; 0 means no time.
 	Horizon time.Duration `json:"horizon,omitempty"` // Horizon is within which more GPUs must bring more than the resize costs; 0 means that cost does not count.
 }
 
@@ -196,6 +196,7 @@ func (a *Allocator) bound(j *Job) Reason {
 // of who must not be stopped, Rank and ID, and then the rest by the rule.
 func (a *Allocator) least(free int, jobs []Job) {
 	a.at, a.heap = slices.Grow(a.at[:0], len(jobs))[:len(jobs)], a.heap[:0]
+	later := a.musts(jobs)
 	for _, i := range a.order {
 		j := &jobs[i]
 		a.at[i] = none
@@ -203,11 +204,16 @@ func (a *Allocator) least(free int, jobs []Job) {
 		if a.fixed[i] != Given && j.Held > 0 {
 			want, place = j.Held, held
 		}
-		if want > free {
-			if a.fixed[i] == Fixed || j.Sizes[0].GPUs > free {
-				continue
-			}
+		spare := int64(free)
+		if j.must() {
+			later -= int64(a.need(i, j))
+			spare -= later // nobody keeps more than the least at the cost of one that must not be stopped
+		}
+		if int64(want) > spare && a.fixed[i] != Fixed {
 			want, place, a.fixed[i] = j.Sizes[0].GPUs, 0, Given // too little is left for all of it
+		}
+		if want > free {
+			continue
 		}
 		free -= want
 		a.at[i] = place
@@ -220,15 +226,38 @@ func (a *Allocator) least(free int, jobs []Job) {
 	a.grow(free, jobs)
 }
 
+// musts is what all jobs need that must not be stopped.
+func (a *Allocator) musts(jobs []Job) int64 {
+	sum := int64(0)
+	for _, i := range a.order {
+		if !jobs[i].must() {
+			break // they come first
+		}
+		sum += int64(a.need(i, &jobs[i]))
+	}
+	return sum
+}
+
+// need is the least that job i goes on with.
+func (a *Allocator) need(i int, j *Job) int {
+	if a.fixed[i] == Fixed {
+		return j.Held
+	}
+	return j.Sizes[0].GPUs
+}
+
+// must says that a job runs and must not be stopped.
+func (j *Job) must() bool { return j.Held > 0 && !j.Capabilities.Preemptible }
+
 // precedes orders jobs by who gets a least size first.
 func precedes(x, y *Job) int {
-	must := func(j *Job) int {
-		if j.Held > 0 && !j.Capabilities.Preemptible {
-			return 0
+	if x.must() != y.must() {
+		if x.must() {
+			return -1
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(must(x), must(y)), cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.ID, y.ID))
+	return cmp.Or(cmp.Compare(x.Rank, y.Rank), cmp.Compare(x.ID, y.ID))
 }
 
 // check reports every fault of the arguments of Append.

@@ -75,14 +75,24 @@ func (s *Search) lay(nodes []int) {
 	}
 }
 
-// fits says whether spots are free, for a job that holds nothing.
-func (s *Search) fits(spots []Spot) bool {
+// room says whether there are as many GPUs free as spots take.
+func (s *Search) room(spots []Spot) bool {
 	for _, sp := range spots {
-		if sp.Node >= len(s.free) || s.free[sp.Node] < sp.GPUs || len(spots) > 1 && s.across[sp.Node] > 0 {
+		if sp.Node >= len(s.free) || s.free[sp.Node] < sp.GPUs {
 			return false
 		}
 	}
 	return true
+}
+
+// fits says whether a job that holds nothing may have spots.
+func (s *Search) fits(spots []Spot) bool {
+	for _, sp := range spots {
+		if len(spots) > 1 && sp.Node < len(s.free) && s.across[sp.Node] > 0 {
+			return false
+		}
+	}
+	return s.room(spots)
 }
 
 func (s *Search) take(spots []Spot) { s.shift(spots, 1) }

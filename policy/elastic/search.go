@@ -141,7 +141,7 @@ func NewSearch(cfg SearchConfig) (*Search, error) {
 
 // Append appends where each job is to run to dst, by ID. Nodes are the GPUs of each node,
 // in the order of preference. No node is given more than it has, and of jobs that span
-// nodes at most one is on each. What is given wrong is reported and nothing appended.
+// nodes at most one is on each, besides those that must not be moved. What is given wrong is reported and nothing appended.
 func (s *Search) Append(dst []Placed, nodes []int, jobs []Candidate) ([]Placed, error) {
 	if err := checkSearch(nodes, jobs); err != nil {
 		return dst, err
@@ -184,7 +184,7 @@ func (s *Search) start(nodes []int, jobs []Candidate, rng *rand.Rand) {
 	slices.SortFunc(s.jobs, func(a, b state) int { return cmp.Compare(a.job.ID, b.job.ID) })
 	for _, pinned := range []bool{true, false} { // what may not be moved has the first claim
 		for i := range s.jobs {
-			if j := &s.jobs[i]; j.pinned == pinned && s.fits(j.held) {
+			if j := &s.jobs[i]; j.pinned == pinned && s.stays(j) {
 				j.n, j.cur = j.heldN, append(j.cur[:0], j.held...)
 				s.take(j.cur)
 			}
@@ -194,12 +194,21 @@ func (s *Search) start(nodes []int, jobs []Candidate, rng *rand.Rand) {
 	for i := range s.jobs {
 		j := &s.jobs[i]
 		if j.n < j.heldN {
-			j.pinned, j.factor = false, 1 // its nodes are gone: it is restarted whatever is decided
+			j.pinned, j.factor = false, 1 // its nodes or its count are gone: it is restarted whatever is decided
 		}
 		j.cost = j.costOn(j.cur)
 		s.turns = append(s.turns, i)
 	}
 	rng.Shuffle(len(s.turns), func(a, b int) { s.turns[a], s.turns[b] = s.turns[b], s.turns[a] })
+}
+
+// stays says whether j starts where it runs. One that may not be moved does so if there is room, also where a part of another
+// job that spans nodes is, for that slows it and a move would break its flag. One with a count that it may no longer have does not.
+func (s *Search) stays(j *state) bool {
+	if j.pinned {
+		return s.room(j.held)
+	}
+	return j.heldN >= j.least && j.heldN <= j.most && s.fits(j.held)
 }
 
 // set makes j stand for a candidate that holds nothing yet.

@@ -344,3 +344,30 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+// Two jobs that span nodes share one, as another policy put them there, and must not be moved: a flag comes before a
+// link that is shared.
+func TestJobsThatCannotMoveStayOnASharedNode(t *testing.T) {
+	job := func(id string, held ...elastic.Spot) elastic.Candidate {
+		j := candidate(id, curve{power: .9, apart: .9}, 8)
+		j.Held, j.Capabilities = held, lockstep.Capabilities{Resizable: true}
+		return j
+	}
+	a, b := job("a", elastic.Spot{Node: 0, GPUs: 2}, elastic.Spot{Node: 1, GPUs: 2}), job("b", elastic.Spot{Node: 1, GPUs: 2}, elastic.Spot{Node: 2, GPUs: 2})
+	c := candidate("c", curve{power: .9, apart: .9}, 8)
+	for _, p := range search(t, elastic.SearchConfig{}, []int{4, 4, 4}, a, b, c) {
+		require.False(t, p.Moved, p)
+		require.NotEmpty(t, p.Spots)
+	}
+}
+
+// A job whose bounds have changed since it was started does not run outside them, unless it must not be moved.
+func TestAJobOutsideItsBoundsIsBroughtBack(t *testing.T) {
+	job := candidate("a", curve{power: .9, apart: .9}, 2)
+	job.Age, job.Held = time.Hour, []elastic.Spot{{Node: 0, GPUs: 8}}
+	require.Equal(t, []elastic.Spot{{Node: 0, GPUs: 2}}, search(t, elastic.SearchConfig{}, []int{8}, job)[0].Spots)
+	require.Equal(t, job.Held, search(t, elastic.SearchConfig{Dwell: time.Minute}, []int{8}, job)[0].Spots)
+	job.Held, job.Min, job.Max = []elastic.Spot{{Node: 0, GPUs: 1}}, 4, 8
+	require.GreaterOrEqual(t, total(search(t, elastic.SearchConfig{}, []int{8}, job)[0].Spots), 4)
+	require.Empty(t, search(t, elastic.SearchConfig{}, []int{3}, job)[0].Spots)
+}

@@ -80,7 +80,7 @@ func (m *model) blocked() []Blocked {
 		for _, i := range m.members[k] {
 			g := &m.p.Groups[i]
 			reason := NoRate
-			if slices.ContainsFunc(g.Rates, func(r Rate) bool { return r.PerSecond > 0 }) {
+			if slices.ContainsFunc(g.Rates, func(r Rate) bool { return r.PerSecond >= minRate }) {
 				reason = TooLarge
 			}
 			b = append(b, Blocked{g.ID, reason})
@@ -153,7 +153,7 @@ func (m *model) quantise(x [][]float64) [][]Parts {
 			exact := min(max(v, 0), 1) * float64(Whole)
 			sum += exact
 			down := int64(exact)
-			down = min(down, left[c]/m.units(k)) // rounding of the solver may leave a class a hair over
+			down = min(down, left[c]/m.units(k), int64(Whole)+wants[k]) // rounding of the solver may leave a class or a job a hair over
 			parts[k][c] = Parts(down)
 			wants[k] -= down
 			left[c] -= down * m.units(k)

@@ -145,13 +145,48 @@ func PerCost(p Problem) (*Allocation, error) {
 	}
 	x := g.shares(s.X, s.X[len(s.X)-1])
 	m.grow(x)
+	if !m.holds(x, need) {
+		return nil, failed("per cost")
+	}
 	a := m.allocation(x, m.blocked())
-	a.Objective, a.Solves, a.Steps = -s.Objective, 1, s.Steps
+	a.Objective, a.Solves, a.Steps = -s.Objective/m.bill(), 1, s.Steps
 	return a, nil
 }
 
+// bill is what an hour of all devices costs.
+func (m *model) bill() float64 {
+	sum := 0.0
+	for c := range m.classes {
+		sum += float64(m.class(c).Price * float64(m.class(c).Devices))
+	}
+	return sum
+}
+
+// holds says whether shares are numbers and meet what is needed, but for a millionth: a programme that is scaled may prove
+// itself and still lose the digits of what it was scaled from.
+func (m *model) holds(x [][]float64, need []float64) bool {
+	const most, least = 1 + 1e-6, 1 - 1e-6
+	used := make([]float64, len(m.classes))
+	for k := range x {
+		sum := 0.0
+		for c, v := range x[k] {
+			sum += v
+			used[c] += float64(v * m.devices(k))
+		}
+		if !(sum <= most) || !(m.rate(k, x[k]) >= need[k]*least) {
+			return false
+		}
+	}
+	for c, u := range used {
+		if !(u <= float64(m.class(c).Devices)*most) {
+			return false
+		}
+	}
+	return true
+}
+
 // perCost is the programme of PerCost: shares times a scale, the last column, that
-// makes their cost one.
+// makes their cost that of everything. So the scale is 1 at least, and shares lose no digit when they are divided by it.
 func (m *model) perCost(need []float64) (*programme, []int) {
 	g := m.newProgramme(func(k int) bool { return m.equal[k] > 0 }, 1)
 	scale := len(g.lp.Cost) - 1
@@ -161,7 +196,7 @@ func (m *model) perCost(need []float64) (*programme, []int) {
 		r.RHS = 0
 	}
 	rows := g.deadlineRows(need, scale)
-	cost := lp.Row{Sense: lp.Equal, RHS: 1}
+	cost := lp.Row{Sense: lp.Equal, RHS: m.bill()}
 	for k := range m.groups {
 		for c, col := range g.columns[k] {
 			if col >= 0 {

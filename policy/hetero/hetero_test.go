@@ -579,3 +579,72 @@ func TestCheckFindsFaults(t *testing.T) {
 	p.Groups[0].Rates = p.Groups[0].Rates[1:]
 	require.ErrorIs(t, Check(p, a.Shares), lockstep.ErrConflict)
 }
+
+// A deadline that needs next to nothing and prices that are far apart leave the programme of PerCost with a scale that has
+// few digits. Whatever it answers is numbers, can be given and meets the deadlines, or it is an error.
+func TestPerCostAnswersWithNumbersOrNotAtAll(t *testing.T) {
+	solved := 0
+	for seed := range rounds(3000, 300) {
+		rng := rand.New(rand.NewPCG(uint64(seed), 5))
+		figure := func() float64 { return math.Pow(10, float64(rng.IntN(30)-15)) }
+		var p Problem
+		for c := range 1 + rng.IntN(4) {
+			p.Classes = append(p.Classes, Class{ID: lockstep.DeviceClass(rune('a' + c)), Devices: 1 + rng.IntN(20), Price: figure()})
+		}
+		for g := range 1 + rng.IntN(6) {
+			group := Group{ID: GroupID(rune('a' + g)), Count: 1 + rng.IntN(4), Remaining: figure()}
+			if rng.IntN(2) == 0 {
+				group.Deadline = lockstep.MaxWalltime >> rng.IntN(20)
+			}
+			for _, c := range p.Classes {
+				group.Rates = append(group.Rates, Rate{Class: c.ID, PerSecond: figure()})
+			}
+			p.Groups = append(p.Groups, group)
+		}
+		a, err := PerCost(p)
+		if err != nil {
+			require.ErrorIs(t, err, lockstep.ErrConflict)
+			continue
+		}
+		if !a.Feasible {
+			continue
+		}
+		solved++
+		require.NoError(t, Check(p, a.Shares), "seed %d", seed)
+		work, cost := 0.0, 0.0
+		for g := range p.Groups {
+			count := float64(p.Groups[g].Count)
+			work += count * a.Normal[g]
+			for c, v := range a.Fluid[g] {
+				require.True(t, v >= 0 && v <= 1+1e-6, "seed %d: %v", seed, v)
+				cost += v * count * p.Classes[c].Price
+			}
+			if d := p.Groups[g].Deadline; d > 0 {
+				require.GreaterOrEqual(t, a.Rates[g]*d.Seconds(), p.Groups[g].Remaining*(1-2e-6), "seed %d", seed)
+			}
+		}
+		require.InEpsilon(t, a.Objective, work/cost, 1e-5, "seed %d", seed)
+	}
+	require.Positive(t, solved)
+}
+
+// Parts of rates so small are no numbers. Such a class counts as none, and who has no other is told.
+func TestRatesNearNothingAreNone(t *testing.T) {
+	p := Problem{Classes: []Class{{ID: "a", Devices: 1}}, Groups: []Group{
+		{ID: "x", Remaining: 1e15, Rates: []Rate{{Class: "a", PerSecond: 1e-320}}},
+		{ID: "y", Remaining: 1, Rates: []Rate{{Class: "a", PerSecond: math.SmallestNonzeroFloat64}}},
+	}}
+	for _, policy := range []func(Problem) (*Allocation, error){MaxMin, WaterFill, FinishTime, Makespan, EqualSplit} {
+		a, err := policy(p)
+		require.NoError(t, err)
+		require.Equal(t, []Blocked{{"x", NoRate}, {"y", NoRate}}, a.Blocked)
+	}
+}
+
+// Rounding does not give a job more than its time where the solver was a hair over.
+func TestQuantisedJobsStayWithinTheirTime(t *testing.T) {
+	p := Problem{Classes: []Class{{ID: "a", Devices: 2}, {ID: "b", Devices: 2}}, Groups: []Group{{ID: "x", Rates: []Rate{{Class: "a", PerSecond: 1}, {Class: "b", PerSecond: 1}}}}}
+	m, err := newModel(&p)
+	require.NoError(t, err)
+	require.NoError(t, Check(p, m.quantise([][]float64{{.5 + 1e-6, .5 + 1e-6}})))
+}

@@ -44,13 +44,17 @@ type Turn struct {
 // itself among them, so it costs k times what it takes: an assignment of jobs to
 // places (Le et al., "AlloX", EuroSys 2020, section 4, after Horn, 1973). depth is how
 // many places a machine has; 0 means as many as there are jobs, which is exact. With fewer, as many jobs as
-// there are places get one. It costs O(jobs² × machines × depth).
+// there are places get one. It costs O(jobs² × machines × depth) time, and memory for jobs × machines × depth
+// costs, of which there may be 2^26.
 func Match(machines []Machine, jobs []Pending, depth int) (turns []Turn, left []lockstep.JobID, err error) {
 	if err := checkMatch(machines, jobs, depth); err != nil {
 		return nil, nil, err
 	}
-	if depth == 0 {
-		depth = len(jobs)
+	if depth == 0 || depth > len(jobs) {
+		depth = len(jobs) // more places than jobs are of no use
+	}
+	if pairs := int64(len(jobs)) * int64(len(machines)) * int64(depth); pairs > maxPairs {
+		return nil, nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "hetero: match", Field: "depth", Value: strconv.Itoa(depth), Reason: "jobs × machines × depth is more than 2^26"}
 	}
 	ms := sorted(len(machines), func(i int) string { return string(machines[i].ID) })
 	js := sorted(len(jobs), func(i int) string { return string(jobs[i].ID) })
@@ -129,7 +133,11 @@ func queue(machine Machine, m int, jobs []Pending, js, rowOf []int, mi, machines
 	return turns
 }
 
-const maxMatch = 1 << 12 // jobs, machines and places
+// Bounds of a Match.
+const (
+	maxMatch = 1 << 12 // jobs, machines and places
+	maxPairs = 1 << 26 // of jobs and places on machines: two copies of their costs are a GiB
+)
 
 func checkMatch(machines []Machine, jobs []Pending, depth int) error {
 	f := faults{op: "hetero: match"}

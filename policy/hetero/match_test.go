@@ -140,3 +140,20 @@ func TestMatchRefuses(t *testing.T) {
 	require.Empty(t, turns)
 	require.Equal(t, []lockstep.JobID{"a"}, left)
 }
+
+// Sizes that are allowed one by one are refused where their costs would fill the memory, and places beyond the jobs are none.
+func TestMatchBoundsItsMemory(t *testing.T) {
+	machines, jobs := make([]Machine, 64), make([]Pending, 2048)
+	for i := range machines {
+		machines[i].ID = MachineID(fmt.Sprint("m", i))
+	}
+	for i := range jobs {
+		jobs[i] = Pending{ID: lockstep.JobID(fmt.Sprint("j", i)), Takes: make([]time.Duration, len(machines))}
+	}
+	_, _, err := Match(machines, jobs, 0)
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+	require.ErrorContains(t, err, "depth")
+	few, _, err := Match(machines[:2], []Pending{{ID: "j", Takes: []time.Duration{2, 1}}}, maxMatch)
+	require.NoError(t, err)
+	require.Equal(t, []Turn{{Job: "j", Machine: "m1", Place: 1, End: 1}}, few)
+}

@@ -29,7 +29,7 @@ const (
 // Rate is how fast one job of a group runs on one class, with all its devices.
 type Rate struct {
 	Class     lockstep.DeviceClass // Class is one of the problem's.
-	PerSecond float64              // PerSecond is in steps, finite, up to 10^15; 0 means that the job cannot run there, as does less than 10^-9 of its best rate.
+	PerSecond float64              // PerSecond is in steps, finite, up to 10^15; 0 means that the job cannot run there, as does less than 10^-15 or than 10^-9 of its best rate.
 	Source    Source               // Source says how much the figure is worth; with Unknown, PerSecond must be 0.
 }
 
@@ -71,6 +71,7 @@ const (
 	maxTotal   = 1 << 40 // of devices that all jobs want together, so that parts per million of them fit an int64
 	maxWeight  = 1_000_000
 	maxRate    = 1e15
+	minRate    = 1e-15 // a smaller one is none: parts of it would be no numbers
 )
 
 // faults collects what a validator finds.
@@ -223,7 +224,7 @@ func (m *model) merge() {
 		rates := flat[:len(m.classes):len(m.classes)]
 		flat = flat[len(m.classes):]
 		for _, r := range g.Rates {
-			if c := at[r.Class]; p.Classes[m.classes[c]].Devices >= g.GPUs {
+			if c := at[r.Class]; p.Classes[m.classes[c]].Devices >= g.GPUs && r.PerSecond >= minRate {
 				rates[c] = r.PerSecond
 			}
 		}

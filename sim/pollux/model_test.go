@@ -285,3 +285,16 @@ func FuzzReadProfile(f *testing.F) {
 		_, _ = pollux.Run(pollux.Config{Profiles: []*pollux.Profile{p}, Tick: time.Hour}, jobs, pollux.NewOptimus())
 	})
 }
+
+// What was read up to a fault is not handed out with the error.
+func TestBadFilesGiveNothing(t *testing.T) {
+	const head = "application,placement,local_bsz,step_time,sync_time\n"
+	for _, place := range []string{"1+", "", "+1", "12", "0", "1+a"} {
+		got, err := pollux.ReadTimings(strings.NewReader(head + "a,1+1,8,1,0\na," + place + ",8,1,0\n"))
+		require.ErrorIs(t, err, lockstep.ErrInvalid, place)
+		require.Nil(t, got)
+	}
+	jobs, err := pollux.ReadJobs(strings.NewReader("name,time,application,num_replicas,batch_size\na,0,x,1,8\na,0,x,1,8\n"))
+	require.ErrorIs(t, err, lockstep.ErrDuplicate)
+	require.Nil(t, jobs)
+}

@@ -97,7 +97,10 @@ func ReadProfile(fsys fs.FS, name string) (*Profile, error) {
 	if err := p.readValidations(fsys, name); err != nil {
 		return nil, err
 	}
-	return p, p.finish()
+	if err := p.finish(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Name returns the application's name.

@@ -39,7 +39,10 @@ func ReadJobs(r io.Reader) ([]Job, error) {
 	if err := t.err(); err != nil {
 		return nil, err
 	}
-	return jobs, checkJobs(jobs)
+	if err := checkJobs(jobs); err != nil {
+		return nil, err
+	}
+	return jobs, nil
 }
 
 func checkJobs(jobs []Job) error {
@@ -91,7 +94,13 @@ func ReadTimings(r io.Reader) (Timings, error) {
 				t.bad(1, "want digits joined by +")
 			}
 		}
+		if len(t.text(1))%2 == 0 {
+			t.bad(1, "want a digit at the end")
+		}
 		out[key] = t.timing(3)
 	}
-	return out, t.err()
+	if err := t.err(); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
