@@ -25,7 +25,7 @@ func TestGcheckpointSavesAreNotAtomic(t *testing.T) {
 	s := host(t, Config{})
 	place := filepath.Join(s.dir, "image")
 	require.NoError(t, os.WriteFile(place, []byte("the one before"), 0o600))
-	_, kill := spawn(t, role("dies", s.cfg.Socket, 0))
+	_, kill := spawn(t, role(t, "dies", s.cfg.Socket, 0))
 	target := s.target(0)
 	require.NoError(t, s.Lock(s.ctx, target, opts(long)))
 	_, err := s.Save(s.ctx, target, Save{Epoch: 1, Place: place, Progress: func(done, total lockstep.Bytes) { go kill() }})
@@ -35,7 +35,7 @@ func TestGcheckpointSavesAreNotAtomic(t *testing.T) {
 	require.Equal(t, "the one before", string(text))
 
 	// The half that was written is in nobody's way.
-	spawn(t, role("trains", s.cfg.Socket, 0))
+	spawn(t, role(t, "trains", s.cfg.Socket, 0))
 	eventually(t, "another process is the hook", func() bool { return s.target(0) != target })
 	require.NoError(t, s.Lock(s.ctx, s.target(0), opts(long)))
 	_, err = s.Save(s.ctx, s.target(0), Save{Epoch: 1, Place: place})

@@ -16,6 +16,8 @@ import errno, hashlib, os, select, socket, time
 from urllib.parse import unquote_to_bytes
 
 NOW = time.monotonic_ns
+# How many numbers follow each verb of the host.
+NUMBERS = dict(step=1, prepare=4, hold=2, snapshot=2, commit=2, abort=2, resume=1, terminate=1)
 
 
 class Hook:
@@ -69,7 +71,12 @@ class Hook:
                 self.due, self.held, self.until = None, True, NOW() + hold
                 self._say("ready", serial, self.step)
 
-    def _take(self, verb, serial, *args):
+    def _take(self, verb, *args):
+        if verb not in NUMBERS:               # of a later version
+            return
+        if len(args) < NUMBERS[verb] or not all(word.isdigit() for word in args[:NUMBERS[verb]]):
+            raise ValueError("a message lacks words")
+        serial, args = args[0], args[1:]
         if verb == "step":
             self._say("step", serial, self.step)
         elif verb == "hold":

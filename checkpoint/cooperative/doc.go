@@ -71,7 +71,8 @@
 //
 // Answers are idempotent: one that stands says ready again; a save of the same epoch, place and step is answered from
 // memory; one that runs answers resume. Verbs that one side does not know are passed over, as are answers to nothing. A
-// line that is no message, or lacks words, ends the connection. The first connection of a rank is kept until it ends.
+// line that is no message, or lacks words, ends the connection. The first connection of a rank is kept until it ends, or
+// its process has: a child that was forked may have a copy.
 //
 // The kernel says who connects (SO_PEERCRED): a process of Config.UIDs, and of the rank's target or below it where that
 // is given.
@@ -99,7 +100,7 @@
 //
 // Next is one system call where nothing has arrived. LockAt and Save are a message and an answer each, Save reads the
 // image twice (hook and host; Config.SkipDigest saves the second) at about the speed of SHA-256. A standing rank costs
-// four messages each Hold.
+// four messages each Hold, and each hook two looks at its process a second.
 //
 // # Limits
 //

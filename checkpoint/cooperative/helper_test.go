@@ -5,6 +5,7 @@ package cooperative
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -27,7 +28,10 @@ const roleEnv = "COOPERATIVE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
-		time.AfterFunc(2*time.Minute, func() { os.Exit(99) }) // if the test has died and left it behind
+		go func() { // its input ends when the test does, however that ends
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(99)
+		}()
 		play(role)
 		return
 	}
@@ -40,10 +44,22 @@ func check(err error) {
 	}
 }
 
-func role(name, socket string, rank int) *exec.Cmd {
+// role is a process that ends when the test does.
+func role(t *testing.T, name, socket string, rank int) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	cmd.Env = append(os.Environ(), roleEnv+"="+name, EnvSocket+"="+socket, fmt.Sprintf("%s=%d", EnvRank, rank))
+	leash(t, cmd)
 	return cmd
+}
+
+// leash gives a process an input that ends when the test does, or this process.
+func leash(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdin = r
+	t.Cleanup(func() { _, _ = w.Close(), r.Close() })
 }
 
 func play(name string) {
@@ -65,8 +81,26 @@ func play(name string) {
 	case "parent": // the hook is a child of the target
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 		cmd.Env = append(os.Environ(), roleEnv+"=trains")
+		cmd.Stdin = os.Stdin
 		check(cmd.Start())
 		_ = cmd.Wait()
+	case "forks": // and leaves a child with a copy of its connection
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: os.Getenv(EnvSocket)})
+		check(err)
+		_, err = c.Write([]byte("hello 1 checkpoint 0\n"))
+		check(err)
+		_, err = c.Read(make([]byte, coop.MaxLine))
+		check(err)
+		end, err := c.File()
+		check(err)
+		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+		cmd.Env = append(os.Environ(), roleEnv+"=waits")
+		cmd.Stdin, cmd.ExtraFiles = os.Stdin, []*os.File{end}
+		check(cmd.Start())
+		fmt.Println("forked")
+		select {}
+	case "waits":
+		select {}
 	case "stranger":
 		if _, err := Dial(ctx, HookConfig{}); err != nil {
 			fmt.Println(err)

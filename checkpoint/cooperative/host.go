@@ -24,6 +24,7 @@ const (
 	sendTime  = time.Second            // a hook that takes no message for so long counts as gone
 	slack     = 100 * time.Millisecond // how long after its deadline an answer may be under way
 	retryTime = 20 * time.Millisecond  // after Accept has failed, such as for want of descriptors
+	lookTime  = 500 * time.Millisecond // between two looks whether the hooks' processes are there
 	greeters  = 16                     // connections that may be at their first line
 )
 
@@ -150,6 +151,7 @@ func (h *Host) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { h.accept(inner, l, &wg) })
 	wg.Go(func() { h.renew(inner) })
+	wg.Go(func() { h.watch(inner) })
 	<-ctx.Done()
 	err = l.Close()
 	wg.Wait()
@@ -243,6 +245,7 @@ func (h *Host) admit(ctx context.Context, name string, p coop.Peer, c *coop.Conn
 			h.mu.Unlock()
 			return r, ""
 		}
+		evictLocked(r)
 		changed := r.changed
 		h.mu.Unlock()
 		select { // it may have connected anew, before its old connection was seen to end
@@ -356,6 +359,32 @@ func (h *Host) renew(ctx context.Context) {
 			}
 		}
 		h.mu.Unlock()
+	}
+}
+
+// watch gives up hooks whose process has ended. Mostly the kernel ends the connection, but
+// not while a child that was forked, such as a data loader, lives on with a copy of it.
+func (h *Host) watch(ctx context.Context) {
+	every := time.NewTicker(lookTime)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		h.mu.Lock()
+		for _, r := range h.ranks {
+			evictLocked(r)
+		}
+		h.mu.Unlock()
+	}
+}
+
+// evictLocked ends the connection of a hook whose process has ended, behind its last word.
+func evictLocked(r *rank) {
+	if r.owner != nil && !alive(r.peer) {
+		r.owner.Drain()
 	}
 }
 

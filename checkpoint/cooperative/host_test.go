@@ -37,7 +37,7 @@ func TestAHostIsADriver(t *testing.T) {
 	real(t)
 	checkpointtest.TestDriver(t, func(t *testing.T) checkpointtest.Subject {
 		s := host(t, Config{})
-		_, kill := spawn(t, role("trains", s.cfg.Socket, 0))
+		_, kill := spawn(t, role(t, "trains", s.cfg.Socket, 0))
 		return checkpointtest.Subject{Driver: s, Target: s.target(0), Kill: kill}
 	})
 }
@@ -294,7 +294,7 @@ func TestTheKernelSaysWhoseProcessAHookIs(t *testing.T) {
 	real(t)
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "s")
-	target, _ := spawn(t, role("parent", socket, 0)) // whose child is the hook
+	target, _ := spawn(t, role(t, "parent", socket, 0)) // whose child is the hook
 	target.Rank = 0
 	other := checkpoint.Target{PID: target.PID, Start: target.Start + 1, Rank: 1}
 	s := host(t, Config{Socket: socket, Ranks: []checkpoint.Target{target, other}})
@@ -327,7 +327,7 @@ func TestAnotherUsersProcessIsRefused(t *testing.T) {
 		uid     uint32
 		refused bool
 	}{{1, false}, {65534, true}} {
-		cmd := role("stranger", s.cfg.Socket, 0)
+		cmd := role(t, "stranger", s.cfg.Socket, 0)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tt.uid, Gid: tt.uid}}
 		for dir := s.dir; dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
 			require.NoError(t, os.Chmod(dir, 0o755))

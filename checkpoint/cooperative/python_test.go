@@ -24,12 +24,15 @@ import (
 // sum up in every step, over pipes. A rank that left alone would keep the others waiting in
 // the sum for ever.
 const pythonJob = `
-import json, os, signal, struct, sys, time
+import json, os, signal, struct, sys, threading, time
 sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv[1])
 steps, images = int(sys.argv[2]), sys.argv[3]
 RANKS, PRIME = 4, 1000000007
 up, down = [os.pipe() for _ in range(RANKS)], [os.pipe() for _ in range(RANKS)]
+
+def leash():  # the input ends when the test does, however that ends
+    threading.Thread(target=lambda: (os.read(0, 1), os._exit(99)), daemon=True).start()
 
 def read(fd):
     got = b""
@@ -76,10 +79,12 @@ kids = []
 for r in range(RANKS):
     pid = os.fork()
     if pid == 0:
+        leash()
         run(r)
         sys.stdout.flush()
         os._exit(0)
     kids.append(pid)
+leash()
 sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in kids))
 `
 
@@ -102,6 +107,7 @@ func job(t *testing.T, steps int, images, socket string) (*exec.Cmd, *bytes.Buff
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Env = append(os.Environ(), EnvSocket+"="+socket)
+	leash(t, cmd)
 	return cmd, &out
 }
 
@@ -208,9 +214,10 @@ func TestACoordinatorSavesAPythonJobAndStopsIt(t *testing.T) {
 func TestPythonHookKeepsToTheProtocol(t *testing.T) {
 	s := host(t, Config{})
 	const script = `
-import os, sys
+import os, sys, threading
 sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv[1])
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(99)), daemon=True).start()  # it ends with the test
 from cooperative import Hook
 def save(path, progress):
     if os.path.exists(sys.argv[2]): raise OSError(28, "no room")
@@ -223,6 +230,7 @@ while hook.next(step): step += 1
 	full := filepath.Join(s.dir, "full")
 	cmd := exec.Command(python(t), "-B", "-c", script, dir, full)
 	cmd.Env = append(os.Environ(), EnvSocket+"="+s.cfg.Socket)
+	leash(t, cmd)
 	var out bytes.Buffer
 	cmd.Stderr = &out
 	require.NoError(t, cmd.Start())

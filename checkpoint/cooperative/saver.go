@@ -73,12 +73,16 @@ func (h *Host) stop(ctx context.Context, r *rank, step uint64, timeout time.Dura
 	held := r.held
 	r.wanted = true
 	h.mu.Unlock()
-	_, err = h.ask(within, r, request{verb: "prepare", want: "ready", args: []string{
+	a, err := h.ask(within, r, request{verb: "prepare", want: "ready", args: []string{
 		strconv.FormatUint(step, 10), strconv.FormatInt(int64(by), 10), strconv.FormatInt(int64(h.cfg.Hold), 10),
 	}})
 	h.mu.Lock()
 	r.wanted = false
 	h.mu.Unlock()
+	if err == nil && step != 0 && a.list[0] != step {
+		// Its peers stand elsewhere, so that their images would not go together.
+		err = fault(ErrProtocol, "lock", "step", strconv.FormatUint(a.list[0], 10), "the hook stands there, want "+strconv.FormatUint(step, 10))
+	}
 	if err != nil && !held && !errors.Is(err, checkpoint.ErrInFlight) { // else it is as it was
 		h.cancel(r)
 	}
@@ -136,11 +140,21 @@ type saver struct {
 
 // Save implements checkpoint.Saver.
 func (s saver) Save(ctx context.Context, r checkpoint.SaveRequest) (checkpoint.RankImage, error) {
-	return s.host.Save(ctx, r.Target, Save{Epoch: r.Epoch, Place: s.place(r), Progress: func(done, _ lockstep.Bytes) {
+	image, err := s.host.Save(ctx, r.Target, Save{Epoch: r.Epoch, Place: s.place(r), Progress: func(done, _ lockstep.Bytes) {
 		if r.Progress != nil {
 			r.Progress(done)
 		}
 	}})
+	if err == nil && r.Step != 0 && image.Step != r.Step {
+		err = &checkpoint.DriverError{
+			Kind: checkpoint.ErrCorrupt, Call: "save", PID: r.Target.PID, State: checkpoint.Locked,
+			Err: fault(checkpoint.ErrCorrupt, "save", "Step", strconv.FormatUint(image.Step, 10), "want that of its peers, "+strconv.FormatUint(r.Step, 10)),
+		}
+	}
+	if err != nil {
+		return checkpoint.RankImage{}, err
+	}
+	return image, nil
 }
 
 // verify holds what a hook has said against what is there. A hook may have been wrong, the

@@ -86,7 +86,7 @@ func TestEachFunctionMayBeMissing(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			f := cudatest.New(t, "-DNO_"+name)
+			f := cudatest.New(t, name)
 			d := apiDriver(t, f)
 			c := capsNow(t, d)
 			p := f.Start(t)
@@ -125,11 +125,7 @@ func TestEachFunctionMayBeMissing(t *testing.T) {
 
 // criu#2953: a driver of release 550 has none of the functions, nor the options.
 func TestComplaint18Driver550(t *testing.T) {
-	flags := make([]string, 0, len(wanted))
-	for _, name := range wanted[2:] {
-		flags = append(flags, "-DNO_"+name)
-	}
-	f := cudatest.New(t, flags...)
+	f := cudatest.New(t, wanted[2:]...)
 	f.SetVersion(12040)
 	d := apiDriver(t, f)
 	require.Empty(t, capsNow(t, d).Abilities)

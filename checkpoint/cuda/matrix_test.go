@@ -122,8 +122,8 @@ func TestNoFaultLeavesATargetHalfPaused(t *testing.T) {
 		require.Equal(t, lap, f.Calls())
 		slow := d.name == "cuda-checkpoint"
 		for at := range int32(lap) {
-			if testing.Short() && slow && at%6 != 4 {
-				continue // only Suspend and Unlock
+			if testing.Short() && (slow && at != 4 || d.name == "cuda-helper" && at != 4 && at != 7) {
+				continue // only Suspend, or that and Resume
 			}
 			for _, plan := range plans(at, slow || testing.Short()) {
 				b.run(plan)
@@ -143,6 +143,9 @@ func TestACallThatOutlivesItsCallerIsUndone(t *testing.T) {
 	each(t, func(t *testing.T, f *cudatest.Fake, d *Driver) {
 		b := &bench{t: t, f: f, d: d}
 		for at := range int32(lap) {
+			if testing.Short() && d.name == "cuda-checkpoint" && at%3 != 1 {
+				continue // only what acts
+			}
 			for _, kind := range []cudatest.Kind{cudatest.Block, cudatest.BlockAfter} {
 				p := b.target()
 				f.Plan(cudatest.Fault{At: at, Kind: kind})
@@ -241,7 +244,7 @@ func TestRanksComeBackTogether(t *testing.T) {
 	d := apiDriver(t, f)
 	cases := 0
 	for at := range int32(2 * lap) {
-		if testing.Short() && at%4 != 0 {
+		if testing.Short() && at%8 != 0 {
 			continue
 		}
 		for _, kind := range []cudatest.Kind{cudatest.Code, cudatest.CodeAfter, cudatest.Lie, cudatest.Kill} {

@@ -45,6 +45,7 @@ type job struct {
 	turn    chan struct{} // held by a call that changes something
 	epoch   uint64        // of the next Pause; guarded by turn
 	started bool          // by this Driver, which reaps it
+	awaits  string        // the AckFile that was not there when it was asked; "" for none; guarded by turn
 }
 
 // New returns a Driver, or what is wrong with cfg. A Cgroup is tried out.

@@ -33,7 +33,7 @@ func Terminate(ctx context.Context, t checkpoint.Target, g Grace) (Report, error
 //
 // A *StuckError says that somebody is still alive. One of kind checkpoint.ErrTimeout means
 // that ctx ended before the grace did, and nobody was killed. Terminate may be called
-// again; SIGTERM is sent again then. Bad input and an AckFile that is there already change
+// again; SIGTERM is sent again then, and an acknowledgement that has come meanwhile counts. Bad input and an AckFile that is there already change
 // nothing. A target that is gone is checkpoint.ErrGone, unless it was started here: its
 // end is reported.
 func (d *Driver) Terminate(ctx context.Context, t checkpoint.Target, g Grace) (Report, error) {
@@ -86,13 +86,14 @@ func (e *ending) prepare(ctx context.Context) error {
 	if err != nil {
 		return e.d.fail(ctx, "terminate", e.t, err)
 	}
-	if err := e.ackPending(); err != nil {
-		return err
-	}
 	if err := j.lock(ctx); err != nil {
 		return e.d.fail(ctx, "terminate", e.t, err)
 	}
 	e.job = j
+	if err := e.ackPending(); err != nil {
+		j.unlock()
+		return err
+	}
 	s, frozen := j.foreign(ctx, e.t)
 	if s.Phase == proctree.Ended && !j.started {
 		j.unlock()
@@ -106,13 +107,15 @@ func (e *ending) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ackPending refuses an acknowledgement that was given before it was asked for.
+// ackPending refuses an acknowledgement that was given before it was asked for. One that
+// has come since an earlier Terminate asked, whose caller gave up, counts.
 func (e *ending) ackPending() error {
 	if e.g.AckFile == "" {
 		return nil
 	}
 	_, err := os.Lstat(e.g.AckFile)
 	switch {
+	case err == nil && e.job.awaits == e.g.AckFile:
 	case err == nil:
 		return fault(lockstep.ErrConflict, "terminate", "AckFile", e.g.AckFile, "is there already, so it would prove nothing")
 	case !errors.Is(err, os.ErrNotExist):
@@ -216,7 +219,7 @@ func (e *ending) ask(ctx context.Context) error {
 	if err != nil {
 		return e.d.fail(ctx, "terminate", e.t, err)
 	}
-	e.r.Asked = n
+	e.r.Asked, e.job.awaits = n, e.g.AckFile
 	return nil
 }
 

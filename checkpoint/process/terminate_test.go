@@ -169,6 +169,33 @@ func TestAnOldAcknowledgementIsRefusedAndNobodyIsAsked(t *testing.T) {
 	require.True(t, e.isAcked())
 }
 
+// Whoever gives up may come again, also if the job has acknowledged meanwhile.
+func TestAnAcknowledgementBetweenTwoCallsCounts(t *testing.T) {
+	ctx, b := scene(t)
+	d := newDriver(t)
+	target := start(t, d, b, role(b, "acks"), 0)
+	g := Grace{Period: long, AckFile: b.ack(), Contract: Contract{Image: b.found}}
+	first, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	gaveUp := make(chan error, 1)
+	go func() { gaveUp <- second(d.Terminate(first, target, g)) }()
+	eventually(t, "it has acknowledged", func() bool { return second(os.Stat(b.ack())) == nil })
+	giveUp()
+	err := <-gaveUp
+	var stuck *StuckError
+	require.ErrorAs(t, err, &stuck)
+	require.ErrorIs(t, err, checkpoint.ErrTimeout)
+	require.True(t, alive(target))
+	err = second(d.Terminate(ctx, target, Grace{Period: long, AckFile: b.image()}))
+	require.ErrorIs(t, err, lockstep.ErrConflict, "nobody has asked for that one")
+	g.Linger = time.Millisecond
+	r, err := d.Terminate(ctx, target, g)
+	require.NoError(t, err)
+	require.True(t, r.Acked)
+	require.Equal(t, Saved, r.Verdict)
+	require.False(t, alive(target))
+}
+
 func TestIgnoredSIGTERMEndsWithTheGraceAndNotBefore(t *testing.T) {
 	ctx, b := scene(t)
 	d := newDriver(t)

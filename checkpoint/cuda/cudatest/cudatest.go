@@ -1,6 +1,7 @@
 package cudatest
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"os"
@@ -101,11 +102,11 @@ type shared struct {
 
 const devices = 4
 
-// built are the files by the flags that they were compiled with.
+// built are the files by the flags that they were compiled with, one set for all tests.
 var built struct {
 	sync.Mutex
 	dir   string
-	files map[string][]byte
+	files map[string]string // paths
 }
 
 // Main runs the tests of a package that uses New, and clears up after them.
@@ -130,19 +131,19 @@ func Need(t testing.TB) {
 	}
 }
 
-// compile returns a file made of a source with some flags; each is made once.
-func compile(t testing.TB, source string, flags ...string) []byte {
+// compile returns the path of a file made of a source with some flags; each is made once.
+func compile(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	built.Lock()
 	defer built.Unlock()
 	key := fmt.Sprint(len(source), flags)
-	if file, ok := built.files[key]; ok {
-		return file
+	if out, ok := built.files[key]; ok {
+		return out
 	}
 	if built.dir == "" {
 		dir, err := os.MkdirTemp("", "cudatest")
 		require.NoError(t, err)
-		built.dir, built.files = dir, make(map[string][]byte)
+		built.dir, built.files = dir, make(map[string]string)
 	}
 	out := filepath.Join(built.dir, fmt.Sprint(len(built.files)))
 	args := append([]string{"-x", "c", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-truncation", "-o", out}, flags...)
@@ -150,10 +151,20 @@ func compile(t testing.TB, source string, flags ...string) []byte {
 	cmd.Stdin = strings.NewReader(source)
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	file, err := os.ReadFile(out)
-	require.NoError(t, err)
-	built.files[key] = file
-	return file
+	built.files[key] = out
+	return out
+}
+
+// without returns a library that lacks functions: they have other names in it, of the
+// same length, which takes less time than to compile it anew.
+func without(t testing.TB, library []byte, functions []string) []byte {
+	t.Helper()
+	for _, name := range functions {
+		old := []byte("\x00" + name + "\x00")
+		require.Contains(t, string(library), string(old), "the library has no %s", name)
+		library = bytes.ReplaceAll(library, old, append([]byte{0, '_'}, old[2:]...))
+	}
+	return library
 }
 
 // Fake is one library with its state.
@@ -162,15 +173,20 @@ type Fake struct {
 	s   *shared
 }
 
-// New makes a library, compiled with some flags such as "-DNO_cuInit", whose driver
-// says version 13.4 and which has four devices, the last of another chip.
-func New(t testing.TB, flags ...string) *Fake {
+// New makes a library, without some functions such as "cuInit", whose driver says
+// version 13.4 and which has four devices, the last of another chip.
+func New(t testing.TB, lacks ...string) *Fake {
 	t.Helper()
 	Need(t)
 	f := &Fake{dir: t.TempDir()}
-	f.write(t, "libcuda.so.1", compile(t, fakeSource, append([]string{"-shared", "-fPIC"}, flags...)...))
-	f.write(t, "cuda-checkpoint", compile(t, fakeSource, "-DCLI"))
-	f.write(t, "target", compile(t, targetSource))
+	// A file of its own: the loader takes two names of one file for one library.
+	library, err := os.ReadFile(compile(t, fakeSource, "-shared", "-fPIC"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(f.Library(), without(t, library, lacks), 0o700))
+	// Linked and not written: a descriptor for writing that a child forked meanwhile
+	// inherits would make running it fail.
+	require.NoError(t, os.Link(compile(t, fakeSource, "-DCLI"), f.CLI()))
+	require.NoError(t, os.Link(compile(t, targetSource), filepath.Join(f.dir, "target")))
 	f.s = mapState(t, filepath.Join(f.dir, "state"))
 	t.Cleanup(func() { atomic.StoreInt32(&f.s.over, 1) })
 	f.s.version = 13040
@@ -180,17 +196,6 @@ func New(t testing.TB, flags ...string) *Fake {
 	}
 	f.s.devices[devices-1].chip = 2
 	return f
-}
-
-// write writes a program or library. It is written aside and renamed, by a process
-// of its own: a descriptor for writing that a child forked meanwhile inherits would
-// make running it fail.
-func (f *Fake) write(t testing.TB, name string, data []byte) {
-	t.Helper()
-	cmd := exec.Command("sh", "-c", `cat >"$0" && chmod 755 "$0"`, filepath.Join(f.dir, name))
-	cmd.Stdin = strings.NewReader(string(data))
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
 }
 
 // Dir returns the folder of the library.

@@ -218,6 +218,10 @@ func (c *Conn) Wake() { _ = c.c.SetReadDeadline(time.Unix(1, 0)) }
 // Rest undoes Wake.
 func (c *Conn) Rest() { _ = c.c.SetReadDeadline(time.Time{}) }
 
+// Drain has Receive return what has arrived by now, and then io.EOF. It is for a peer
+// that has died, where another process has a copy of its end.
+func (c *Conn) Drain() { _ = c.c.CloseRead() }
+
 // Close ends the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 

@@ -196,6 +196,33 @@ func TestSendDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
+// What a peer has said before it died is heard, though another has a copy of its end.
+func TestDrainHearsTheLastWordAndThenTheEnd(t *testing.T) {
+	sup, hook, err := pair(t, func(string, Peer) string { return "" })
+	require.NoError(t, err)
+	for n := range uint64(3) {
+		require.NoError(t, hook.Send(Numbers("step", n), time.Minute))
+	}
+	sup.Drain()
+	for n := range uint64(3) {
+		m, err := sup.Receive()
+		require.NoError(t, err)
+		require.Equal(t, Numbers("step", n), m)
+	}
+	_, err = sup.Receive()
+	require.ErrorIs(t, err, io.EOF)
+
+	waits := make(chan error, 1) // nor does one that waits already wait on
+	sup, _, err = pair(t, func(string, Peer) string { return "" })
+	require.NoError(t, err)
+	go func() {
+		_, err := sup.Receive()
+		waits <- err
+	}()
+	sup.Drain()
+	require.ErrorIs(t, <-waits, io.EOF)
+}
+
 func TestListenReplacesASocketThatNobodyListensTo(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")

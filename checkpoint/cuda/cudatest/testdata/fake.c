@@ -2,9 +2,8 @@
  * A library that answers as the checkpoint functions of NVIDIA's libcuda.so.1 are
  * documented to, for tests. All that it knows is in the file "state" beside it,
  * which every process that loads it maps, and which the test writes as well:
- * cudatest.go has the same layout. Compiled with -DNO_name it lacks the function
- * of that name, as older drivers do. Compiled with -DCLI it is a program that
- * takes the options of cuda-checkpoint and works on the same file.
+ * cudatest.go has the same layout. Compiled with -DCLI it is a program that takes
+ * the options of cuda-checkpoint and works on the same file.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -414,39 +413,19 @@ static int unlock(int pid, const uint8_t *args) {
 }
 
 #ifndef CLI
-#ifndef NO_cuInit
 int cuInit(unsigned int flags) {
 	struct shared *s = state();
 	__atomic_add_fetch(&s->inits, 1, __ATOMIC_SEQ_CST);
 	return flags ? 1 : s->init;
 }
-#endif
-#ifndef NO_cuDriverGetVersion
 int cuDriverGetVersion(int *version) { *version = state()->version; return 0; }
-#endif
-#ifndef NO_cuCheckpointProcessGetState
 int cuCheckpointProcessGetState(int pid, int32_t *out) { return get_state(pid, out); }
-#endif
-#ifndef NO_cuCheckpointProcessGetRestoreThreadId
 int cuCheckpointProcessGetRestoreThreadId(int pid, int32_t *tid) { *tid = pid; return find(state(), pid) ? 0 : 1; }
-#endif
-#ifndef NO_cuCheckpointProcessLock
 int cuCheckpointProcessLock(int pid, const uint8_t *args) { return lock(pid, args); }
-#endif
-#ifndef NO_cuCheckpointProcessCheckpoint
 int cuCheckpointProcessCheckpoint(int pid, const uint8_t *args) { return checkpoint(pid, args); }
-#endif
-#ifndef NO_cuCheckpointProcessRestore
 int cuCheckpointProcessRestore(int pid, const uint8_t *args) { return restore(pid, args); }
-#endif
-#ifndef NO_cuCheckpointProcessUnlock
 int cuCheckpointProcessUnlock(int pid, const uint8_t *args) { return unlock(pid, args); }
-#endif
-#ifndef NO_cuCheckpointOperationComplete
 int cuCheckpointOperationComplete(void *handle) { return handle ? 0 : 1; }
-#endif
-/* keeps what is left out from being an unused function */
-void *fake_all[] = { get_state, lock, checkpoint, restore, unlock };
 #else
 
 static const char *text(int code) {
