@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Shape is a kind of member that a workload has, as far as fragmentation is
@@ -134,7 +135,7 @@ func newMixture(shapes []Shape) *mixture {
 		m.enter(&shapes[i], names)
 	}
 	for j := range m.limits {
-		m.limits[j] = floorDiv(stepAt(j+1)*m.weight, 1_000_000)
+		m.limits[j] = int128.FloorDiv(stepAt(j+1)*m.weight, 1_000_000)
 	}
 	return m
 }
@@ -228,14 +229,6 @@ var steps = [49]int64{
 	895_384_047, 847_297_860, 800_119_300, 753_771_802, 708_185_057, 663_294_217, 619_039_208, 575_364_144,
 	532_216_813, 489_548_225, 447_312_218, 405_465_108, 363_965_377, 322_773_392, 281_851_152, 241_162_056,
 	200_670_695, 160_342_650, 120_144_311, 80_042_707, 40_005_334,
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 // coarse turns growth, the weighed one, into a rank of 0 to 100: 100 less the whole

@@ -2,13 +2,12 @@ package policy
 
 import (
 	"errors"
-	"math"
-	"math/bits"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/instant"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // RateLimited lets a size change one way in any Interval by at most the larger of a
@@ -148,10 +147,8 @@ func (r *RateLimited) ceiling(base int64, least int) int {
 	}
 	n := base + int64(r.UpAmount)
 	if r.UpFactor != 0 {
-		// base × factor is at most 2^30 × 10^12, which 128 bits hold. None counts as the least, or nothing would ever start.
-		hi, lo := bits.Mul64(uint64(max(base, int64(least))), uint64(millionth(r.UpFactor)))
-		lo, carry := bits.Add64(lo, millionths-1, 0)
-		n = max(n, quotient(hi+carry, lo, millionths))
+		// None counts as the least, or nothing would ever start.
+		n = max(n, int128.MulDivUp(max(base, int64(least)), millionth(r.UpFactor), millionths))
 	}
 	return int(min(max(n, 0), MaxCount))
 }
@@ -166,19 +163,9 @@ func (r *RateLimited) floor(base int64, least int) int {
 		n = base - int64(r.DownAmount)
 	}
 	if r.DownFactor != 0 {
-		hi, lo := bits.Mul64(uint64(base), millionths)
-		n = min(n, quotient(hi, lo, uint64(millionth(r.DownFactor))))
+		n = min(n, int128.MulDiv(base, millionths, millionth(r.DownFactor)))
 	}
 	return int(min(max(n, 0), MaxCount))
-}
-
-// quotient returns the whole quotient of 128 by 64 bits, held at the end of int64.
-func quotient(hi, lo, by uint64) int64 {
-	if hi >= by {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, by)
-	return int64(min(q, math.MaxInt64))
 }
 
 // NextWake returns when the oldest change ceases to count; false if none does.

@@ -3,10 +3,11 @@ package serving
 import (
 	"errors"
 	"math"
-	"math/bits"
 	"sort"
 	"strconv"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // MaxSize is the largest batch that this package counts with.
@@ -99,13 +100,7 @@ func (p Points) Validate() error {
 
 // scale returns d × n / of, rounded up and held at maxTime; all are at least 0, of above 0.
 func scale(d time.Duration, n, of int) time.Duration {
-	hi, lo := bits.Mul64(uint64(max(d, 0)), uint64(max(n, 0)))
-	lo, carry := bits.Add64(lo, uint64(of-1), 0)
-	if hi += carry; hi >= uint64(of) {
-		return maxTime
-	}
-	q, _ := bits.Div64(hi, lo, uint64(of))
-	return time.Duration(min(q, uint64(maxTime)))
+	return min(time.Duration(int128.MulDivUp(int64(d), int64(n), int64(of))), maxTime)
 }
 
 // Largest returns the largest batch of at most most, and of at most MaxSize, that takes no longer than bound, or 0.

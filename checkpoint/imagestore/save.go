@@ -335,25 +335,16 @@ func (v *Save) manifest() *rankManifest {
 // Abort gives the save up and removes what it wrote, but for regions that other
 // saves count on. After Commit it does nothing.
 func (v *Save) Abort() error {
-	v.mu.Lock()
-	over := v.over
-	if v.err == nil {
-		v.err = errAborted
-	}
-	v.mu.Unlock()
-	if over {
-		return nil
-	}
-	v.running.Wait()
-	err := v.pack.discard()
 	// Finished packs stay if others count on them; Collect knows the rest.
-	v.end()
-	return wrap("abort", err)
+	return v.giveUp("abort", v.pack.discard)
 }
 
 // Leave ends the save as a crash would: what is stored stays, and the next Begin
 // of the same rank and epoch takes it over. After Commit it does nothing.
-func (v *Save) Leave() error {
+func (v *Save) Leave() error { return v.giveUp("leave", v.pack.seal) }
+
+// giveUp ends a save that is not to be committed, and has its pack ended.
+func (v *Save) giveUp(call string, pack func() error) error {
 	v.mu.Lock()
 	over := v.over
 	if v.err == nil {
@@ -364,9 +355,9 @@ func (v *Save) Leave() error {
 		return nil
 	}
 	v.running.Wait()
-	err := v.pack.seal()
+	err := pack()
 	v.end()
-	return wrap("leave", err)
+	return wrap(call, err)
 }
 
 func (v *Save) end() {

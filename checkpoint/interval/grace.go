@@ -3,12 +3,12 @@ package interval
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Reasons of this package.
@@ -55,23 +55,16 @@ const defaultMargin = 250
 
 // Total returns the sum of the parts and the margin, rounded up.
 func (n Need) Total() time.Duration {
-	sum := uint64(max(n.Signal, 0)) + uint64(max(n.Step, 0)) + uint64(max(n.Save, 0)) + uint64(max(n.Flush, 0))
+	sum := time.Duration(0)
+	for _, d := range [...]time.Duration{n.Signal, n.Step, n.Save, n.Flush} {
+		sum += min(max(d, 0), lockstep.MaxWalltime)
+	}
 	margin := n.Margin
 	if margin == 0 {
 		margin = defaultMargin
 	}
-	hi, lo := bits.Mul64(sum, uint64(max(margin, 0)))
-	if hi >= thousand {
-		return lockstep.MaxWalltime
-	}
-	add, rem := bits.Div64(hi, lo, thousand)
-	if rem > 0 {
-		add++
-	}
-	if add > uint64(lockstep.MaxWalltime) || sum+add > uint64(lockstep.MaxWalltime) {
-		return lockstep.MaxWalltime
-	}
-	return time.Duration(sum + add)
+	add := min(int128.MulDivUp(int64(sum), int64(margin), thousand), int64(lockstep.MaxWalltime))
+	return min(sum+time.Duration(add), lockstep.MaxWalltime)
 }
 
 const (

@@ -231,6 +231,9 @@ func TestEmptyChainLeavesNothing(t *testing.T) {
 func TestNeedSaturates(t *testing.T) {
 	n := Need{Signal: lockstep.MaxWalltime, Step: lockstep.MaxWalltime, Save: lockstep.MaxWalltime, Flush: lockstep.MaxWalltime, Margin: million}
 	require.Equal(t, lockstep.MaxWalltime, n.Total())
+	n = Need{Signal: math.MaxInt64, Step: math.MaxInt64, Save: math.MaxInt64, Flush: math.MaxInt64, Margin: math.MaxInt}
+	require.Equal(t, lockstep.MaxWalltime, n.Total())
+	require.Zero(t, Need{Signal: math.MinInt64, Save: -1, Margin: -5}.Total())
 	require.Equal(t, 2*time.Nanosecond, Need{Save: 1}.Total(), "rounds up")
 }
 

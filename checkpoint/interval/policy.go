@@ -3,12 +3,12 @@ package interval
 import (
 	"errors"
 	"hash/fnv"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Rule is which formula gives the interval.
@@ -244,17 +244,7 @@ func (p *Policy) bound(d time.Duration) (time.Duration, lockstep.Reason) {
 func (p *Policy) busy() time.Duration {
 	write := max(p.cfg.Write, p.mean)
 	// A save starts every interval and stall: write ≤ share × (interval + stall).
-	hi, lo := bits.Mul64(uint64(write), thousand)
-	if hi >= uint64(p.cfg.Share) { // the quotient would not fit in 64 bits
-		return lockstep.MaxWalltime
-	}
-	cycle, rem := bits.Div64(hi, lo, uint64(p.cfg.Share))
-	if rem > 0 {
-		cycle++
-	}
-	if cycle >= uint64(lockstep.MaxWalltime) {
-		return lockstep.MaxWalltime
-	}
+	cycle := min(int128.MulDivUp(int64(write), thousand, int64(p.cfg.Share)), int64(lockstep.MaxWalltime))
 	return max(time.Duration(cycle)-p.mean, 0)
 }
 

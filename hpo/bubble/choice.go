@@ -2,11 +2,11 @@ package bubble
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/hpo/fusion"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/pipeline"
 )
 
@@ -42,7 +42,7 @@ func choices(c *Config) ([]choice, error) {
 
 // quantum returns how long a quantum of x takes at a share of the device, in nanoseconds.
 func (x *choice) quantum(quanta int, share int64) int64 {
-	return mulDivUp(x.step, million, int64(quanta)*share)
+	return int128.MulDivUp(x.step, million, int64(quanta)*share)
 }
 
 // set is some of the choices, as bits.
@@ -134,28 +134,6 @@ func addSat(a, b int64) int64 {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// mulDiv returns a*b/c rounded down and held at the largest int64. It takes no negative numbers, and c of at least 1.
-func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return 1<<63 - 1
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, 1<<63-1))
-}
-
-// mulDivUp is mulDiv rounded up.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c)-1, 0)
-	hi += carry
-	if hi >= uint64(c) {
-		return 1<<63 - 1
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, 1<<63-1))
 }
 
 // gcd returns the greatest common divisor; that of 0 and b is b.

@@ -3,6 +3,8 @@ package bubble
 import (
 	"slices"
 	"time"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Sample is one length that was predicted, of a window or a step, and what it came to.
@@ -25,11 +27,13 @@ const mostOff = 1 << 31
 // off returns how far a window of this length is off in parts per million, rounded down: a window counts as shorter
 // than it was rather than longer.
 func off(predicted, actual int64) int64 {
-	return min(mulDiv(actual, million, predicted), mostOff) - million
+	return min(int128.MulDiv(actual, million, predicted), mostOff) - million
 }
 
 // slow returns what a step took over what it should have in parts per million, rounded up.
-func slow(predicted, actual int64) int64 { return min(mulDivUp(actual, million, predicted), mostOff) }
+func slow(predicted, actual int64) int64 {
+	return min(int128.MulDivUp(actual, million, predicted), mostOff)
+}
 
 // setEnds takes samples of windows in, which it keeps.
 func (j *jitter) setEnds(ends []int64) {
@@ -60,7 +64,7 @@ func (j *jitter) enough(miss int64) bool {
 // length: the order statistic ceil((n+1)(1-miss)).
 func (j *jitter) margin(miss int64) (int64, bool) {
 	n := int64(len(j.ends))
-	k := mulDivUp(n+1, million-miss, million)
+	k := int128.MulDivUp(n+1, million-miss, million)
 	if k > n || n == 0 {
 		return 0, false
 	}

@@ -1,5 +1,7 @@
 package bubble
 
+import "github.com/lockstep-gpu/lockstep/internal/int128"
+
 // pack is the integer knapsack over one window without jitter.
 type pack struct {
 	best []int64 // by cell, the most that is worth that long
@@ -65,7 +67,7 @@ func (p *pack) fill(n, cell int64, quanta, worth []int64, may set, up bool) int6
 func fraction(room, cell int64, quanta, worth []int64, may set) (most int64, short bool) {
 	for i, q := range quanta {
 		if may.has(i) {
-			most = max(most, mulDivUp(worth[i], room, q))
+			most = max(most, int128.MulDivUp(worth[i], room, q))
 			short = short || q < cell
 		}
 	}

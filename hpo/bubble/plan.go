@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Resident is a bundle of members that is to be loaded on a device.
@@ -106,9 +107,9 @@ func (p *Packer) ranked(windows []int, sets []set) []set {
 	for _, w := range windows {
 		quanta := p.quanta(w)
 		for i, q := range quanta {
-			quanta[i] = max(mulDivUp(q, mean, million), 1)
+			quanta[i] = max(int128.MulDivUp(q, mean, million), 1)
 		}
-		room := p.windows[w].length - mulDivUp(p.windows[w].length, margin, million) - int64(p.cfg.Resume+p.cfg.Pause)
+		room := p.windows[w].length - int128.MulDivUp(p.windows[w].length, margin, million) - int64(p.cfg.Resume+p.cfg.Pause)
 		for i, s := range sets {
 			ranks[i].may = s
 			ranks[i].worth += p.pack.most(room, quanta, p.worth, s.suits(p.choices, p.cfg.Windows[w].Kind), cells, true)
@@ -150,7 +151,7 @@ func (p *Packer) solve(w int, may set) policy {
 		length: p.windows[w].length, resume: int64(p.cfg.Resume), pause: int64(p.cfg.Pause),
 		quanta: p.quanta(w), worth: p.worth, may: (may &^ p.without).suits(p.choices, p.cfg.Windows[w].Kind),
 		ends: p.jitter.ends, parts: p.parts, stillEnds: still,
-		aim: max(mulDiv(n*p.miss, whole, 2*million), whole),
+		aim: max(int128.MulDiv(n*p.miss, whole, 2*million), whole),
 	})
 }
 

@@ -3,6 +3,8 @@ package bubble
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Sizes of the grid over a window.
@@ -76,7 +78,7 @@ func (s *solver) solve(t task) policy {
 	if s.next[0] == 0 || s.miss[0] > t.aim {
 		return policy{}
 	}
-	return policy{cell: s.cell, next: slices.Clone(s.next), worth: s.value[0] + mulDiv(price, s.miss[0], whole), miss: s.miss[0]}
+	return policy{cell: s.cell, next: slices.Clone(s.next), worth: s.value[0] + int128.MulDiv(price, s.miss[0], whole), miss: s.miss[0]}
 }
 
 // certain is what a miss that is certain costs at least, in what the window is worth without misses, so that a quantum
@@ -85,8 +87,8 @@ const certain = 16
 
 // price returns the lowest price found at which misses are within the aim; at 1<<top, for which s has just run, they are.
 func (s *solver) price(top int) int64 {
-	worth := s.value[0] + mulDiv(1<<top, s.miss[0], whole)
-	least := mulDivUp(worth, certain, int64(len(s.ends))+1)
+	worth := s.value[0] + int128.MulDiv(1<<top, s.miss[0], whole)
+	least := int128.MulDivUp(worth, certain, int64(len(s.ends))+1)
 	low, high := min(bits.Len64(uint64(least)), top), top // powers of two; misses are within the aim at high
 	for low < high {
 		mid := (low + high) / 2
@@ -112,7 +114,7 @@ func (s *solver) price(top int) int64 {
 func (s *solver) grid() bool {
 	room := s.length - s.resume - s.pause
 	if len(s.ends) > 0 { // the longest that the window has been
-		room += mulDiv(s.length, max(s.ends[len(s.ends)-1], 0), million)
+		room += int128.MulDiv(s.length, max(s.ends[len(s.ends)-1], 0), million)
 	}
 	shortest, common := int64(0), int64(0)
 	for i, q := range s.quanta {
@@ -123,7 +125,7 @@ func (s *solver) grid() bool {
 			shortest = q
 		}
 		for _, p := range s.parts {
-			common = gcd(max(mulDivUp(q, p.ratio, million), 1), common)
+			common = gcd(max(int128.MulDivUp(q, p.ratio, million), 1), common)
 		}
 	}
 	if shortest == 0 || room <= 0 {
@@ -165,9 +167,9 @@ func (s *solver) fillRisk() {
 // mulDivFloor returns length times parts per million, rounded down.
 func mulDivFloor(length, ppm int64) int64 {
 	if ppm < 0 {
-		return -mulDivUp(length, -ppm, million)
+		return -int128.MulDivUp(length, -ppm, million)
 	}
-	return mulDiv(length, ppm, million)
+	return int128.MulDiv(length, ppm, million)
 }
 
 // fillSteps lays the parts of each choice's quantum on the grid, to the nearest cell.
@@ -179,7 +181,7 @@ func (s *solver) fillSteps() {
 			continue
 		}
 		for _, p := range s.parts {
-			cells := s.cells(mulDivUp(q, p.ratio, million))
+			cells := s.cells(int128.MulDivUp(q, p.ratio, million))
 			if n := len(s.steps[i]); n > 0 && s.steps[i][n-1].cells == cells {
 				s.steps[i][n-1].weight += p.weight
 			} else {
@@ -212,9 +214,9 @@ func (s *solver) worthOnGrid(i int, q int64) int64 {
 		cells += x.weight * x.cells
 	}
 	for _, p := range s.parts {
-		took += p.weight * min(mulDivUp(q, p.ratio, million), 1<<50)
+		took += p.weight * min(int128.MulDivUp(q, p.ratio, million), 1<<50)
 	}
-	return max(mulDiv(s.worth[i]*cells, s.cell, max(took, 1)), 1)
+	return max(int128.MulDiv(s.worth[i]*cells, s.cell, max(took, 1)), 1)
 }
 
 // run works out the best policy at a price for each sample by which a miss happens. Of equal ones it stops rather than
@@ -265,7 +267,7 @@ func (s *solver) missOf(i, choice int, lost int64) int64 {
 func scale(all []choice, quanta int, longest int64) int {
 	most := int64(1)
 	for i := range all {
-		most = max(most, mulDivUp(all[i].worth, longest/all[i].quantum(quanta, million)+1, 1))
+		most = max(most, int128.MulDivUp(all[i].worth, longest/all[i].quantum(quanta, million)+1, 1))
 	}
 	return worthBits - bits.Len64(uint64(most))
 }

@@ -1,6 +1,10 @@
 package bubble
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/lockstep-gpu/lockstep/internal/int128"
+)
 
 // test is a sequential test of whether what is observed still comes from where the samples came from. Each observation
 // is ranked among the samples; p = rank/(n+1) is at most x with a chance of at most x. It bets on small p with
@@ -68,7 +72,7 @@ func logThousandths(a, b int64) int64 {
 	const one = 1 << 30
 	whole := int64(bits.Len64(uint64(a/b)) - 1)
 	// m is a/b over 2^whole, in [1,2), as a fraction of one.
-	m := uint64(mulDiv(a, one, b<<whole))
+	m := uint64(int128.MulDiv(a, one, b<<whole))
 	fraction := int64(0)
 	for range 16 {
 		m = m * m / one

@@ -28,3 +28,12 @@ func mulDiv(a, b, c int64) (q int64, rest bool) {
 	quo, rem := bits.Div64(hi, lo, uint64(c))
 	return int64(min(quo, math.MaxInt64)), rem != 0
 }
+
+// FloorDiv returns a / b rounded down, also where a is negative; b is more than 0.
+func FloorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

@@ -33,3 +33,13 @@ func TestMulDivIsExact(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), MulDiv(math.MaxInt64, math.MaxInt64, 1))
 	require.Equal(t, int64(math.MaxInt64), MulDivUp(math.MaxInt64, 2, 2))
 }
+
+func TestFloorDivRoundsDown(t *testing.T) {
+	for a := int64(-20); a <= 20; a++ {
+		for b := int64(1); b < 8; b++ {
+			require.Equal(t, int64(math.Floor(float64(a)/float64(b))), FloorDiv(a, b))
+		}
+	}
+	require.Equal(t, int64(math.MinInt64), FloorDiv(math.MinInt64, 1))
+	require.Equal(t, int64(-1), FloorDiv(math.MinInt64, math.MaxInt64)+1)
+}

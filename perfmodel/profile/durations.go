@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // MetricErrorRatio observes what was expected of a job's duration over what it took.
@@ -186,7 +187,7 @@ func (d *Durations) Observe(j Job, expected, took time.Duration) error {
 		d.groups.remove(d.groups.oldest())
 	}
 	if expected > 0 {
-		d.misses = push(d.misses, min(muldiv(int64(took), million, int64(expected)), farthest), d.cfg.Misses)
+		d.misses = push(d.misses, min(int128.MulDivUp(int64(took), million, int64(expected)), farthest), d.cfg.Misses)
 		if d.cfg.Recorder != nil {
 			d.cfg.Recorder.Observe(MetricErrorRatio, lockstep.MetricLabels{Tenant: j.Tenant}, float64(expected)/float64(took))
 		}
@@ -260,7 +261,7 @@ func (d *Durations) Bound(expected time.Duration, miss int64) (most time.Duratio
 		return 0, false
 	}
 	sorted := slices.Sorted(slices.Values(d.misses))
-	return time.Duration(muldiv(int64(expected), sorted[max(k, 1)-1], million)), true
+	return time.Duration(int128.MulDivUp(int64(expected), sorted[max(k, 1)-1], million)), true
 }
 
 // Len returns how many groups of like jobs are remembered.
@@ -291,15 +292,4 @@ func mix(a, b time.Duration, part int64) time.Duration {
 	lo, carry = bits.Add64(lo, 500, 0)
 	q, _ := bits.Div64(hi+carry, lo, 1000)
 	return time.Duration(q)
-}
-
-// muldiv returns a×b/c for positive numbers, rounded up and held inside int64.
-func muldiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
 }

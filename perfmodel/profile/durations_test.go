@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 func durations(t *testing.T, cfg DurationsConfig) *Durations {
@@ -185,6 +186,6 @@ func TestWideArithmeticIsExact(t *testing.T) {
 		if !want.IsInt64() {
 			want.SetInt64(math.MaxInt64)
 		}
-		require.Equal(t, want.Int64(), muldiv(a, b, c))
+		require.Equal(t, want.Int64(), int128.MulDivUp(a, b, c))
 	}
 }

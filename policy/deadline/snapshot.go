@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
@@ -68,7 +69,7 @@ func Restore(r io.Reader) (*Table, error) {
 		return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: op, Field: field, Reason: reason}
 	}
 	t.now, t.index, t.given, t.missed = img.Now, img.Index, img.Given, img.Missed
-	if t.missed < 0 || len(img.Jobs) > 0 && (t.now < 0 || floorDiv(t.now-t.origin(), int64(t.cfg.Lease)) != t.index) {
+	if t.missed < 0 || len(img.Jobs) > 0 && (t.now < 0 || int128.FloorDiv(t.now-t.origin(), int64(t.cfg.Lease)) != t.index) {
 		return bad("now", "does not fit the rest")
 	}
 	for i, j := range img.Jobs {

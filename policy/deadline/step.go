@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 // Slot is what a step gave out.
@@ -164,7 +165,7 @@ func some(used []int, capacity int, w want, first int) []int {
 
 // advance lets time pass: jobs that run get on, and at the end of a slot all stop until the next is given out.
 func (t *Table) advance(ns int64) {
-	index := floorDiv(ns-t.origin(), int64(t.cfg.Lease))
+	index := int128.FloorDiv(ns-t.origin(), int64(t.cfg.Lease))
 	if len(t.jobs) == 0 && len(t.used) == 0 || index == t.index {
 		t.settle(ns)
 		t.given = t.given && index == t.index

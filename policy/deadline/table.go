@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/instant"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
 const in instant.In = "deadline" // whose times are read
@@ -281,7 +282,7 @@ const thousand = 1000
 
 // have returns how many slots, the present one first, end before a deadline.
 func (t *Table) have(deadline int64) int {
-	n := floorDiv(deadline-t.origin(), int64(t.cfg.Lease)) - t.index
+	n := int128.FloorDiv(deadline-t.origin(), int64(t.cfg.Lease)) - t.index
 	return int(min(max(n, 0), maxSlots))
 }
 
@@ -351,15 +352,6 @@ func (t *Table) at(op string, now time.Time) (int64, error) {
 
 func fault(kind error, op, field, value, reason string) *lockstep.Error {
 	return &lockstep.Error{Kind: kind, Op: string(in) + ": " + op, Field: field, Value: value, Reason: reason}
-}
-
-// floorDiv returns a/b rounded down, b > 0.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 const never = instant.Never

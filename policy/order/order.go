@@ -68,7 +68,7 @@ func (o Aging) Compare(a, b *Job) int {
 	if step == 0 {
 		step = int64(defaultStep)
 	}
-	if c := cmp.Compare(subSat(floorDiv(a.since, step), int64(a.Priority)), subSat(floorDiv(b.since, step), int64(b.Priority))); c != 0 {
+	if c := cmp.Compare(subSat(int128.FloorDiv(a.since, step), int64(a.Priority)), subSat(int128.FloorDiv(b.since, step), int64(b.Priority))); c != 0 {
 		return c
 	}
 	return tie(o.Then, a, b)
@@ -281,15 +281,6 @@ func unknownLast(a, b *Job) int {
 		return 1
 	}
 	return -1
-}
-
-// floorDiv returns a/b rounded down, b > 0.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 // subSat returns a-b held at the ends of int64.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot/snapshottest"
 	"github.com/lockstep-gpu/lockstep/perfmodel/profile"
 )
@@ -410,7 +411,7 @@ func TestOrdersAgainstAModel(t *testing.T) {
 	unknown := func(a, b *ref) int {
 		return cmp.Compare(map[bool]int{true: 1}[a.Duration == 0], map[bool]int{true: 1}[b.Duration == 0])
 	}
-	window := func(r *ref) int64 { return floorDiv(r.since, int64(time.Hour)) - int64(r.Priority) }
+	window := func(r *ref) int64 { return int128.FloorDiv(r.since, int64(time.Hour)) - int64(r.Priority) }
 	orders := []struct {
 		order Order
 		less  func(a, b *ref, now int64) int

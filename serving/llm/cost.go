@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/int128"
 	"github.com/lockstep-gpu/lockstep/perfmodel"
 )
 
@@ -80,13 +81,7 @@ func mulHeld(a int, b int64) int64 {
 // perMillion returns n times d over a million, rounded up and held at maxSpan.
 func perMillion(d time.Duration, n int64) time.Duration {
 	const million = 1_000_000
-	hi, lo := bits.Mul64(uint64(max(d, 0)), uint64(max(n, 0)))
-	lo, carry := bits.Add64(lo, million-1, 0)
-	if hi += carry; hi >= million {
-		return maxSpan
-	}
-	q, _ := bits.Div64(hi, lo, million)
-	return time.Duration(min(q, uint64(maxSpan)))
+	return min(time.Duration(int128.MulDivUp(int64(d), n, million)), maxSpan)
 }
 
 // NewRoofline returns what iterations of m take, divided over tp devices, each of which computes at rate and reads memory
