@@ -50,8 +50,8 @@ func (s *Scheduler) admissible(e *lockstep.Event) error {
 	if e.Job != "" && e.Job != id {
 		return fault(lockstep.ErrInvalid, "apply", "Job", quote(e.Job), "want that of Gang, "+quote(id)+", or none")
 	}
-	if old := s.jobs[id]; old != nil && (!old.gone || old.retry) {
-		return fault(lockstep.ErrDuplicate, "apply", "Gang.ID", quote(id), "has not left")
+	if err := s.vacant("apply", id); err != nil {
+		return err
 	}
 	if s.cfg.Policy == nil && s.cfg.DefaultWeight == 0 {
 		if _, ok := s.cfg.Weights[e.Gang.Tenant]; !ok {

@@ -215,7 +215,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Scheduler{cfg: cfg.withDefaults(), now: math.MinInt64, jobs: make(map[lockstep.JobID]*job)}
+	s := &Scheduler{cfg: cfg.withDefaults(), now: math.MinInt64, jobs: make(map[lockstep.JobID]*job), foreign: make(map[lockstep.JobID]bool)}
 	var err error
 	if s.room, err = placement.New(cfg.Tree, placement.Config{Nodes: cfg.Nodes}); err != nil {
 		return nil, err

@@ -82,6 +82,13 @@
 // Snapshot saves all parts; Config.Log is given each input to store. Restore and
 // Replay of the inputs behind the snapshot lead to the same decisions, bit for bit.
 //
+// # Live platforms
+//
+// A scheduler that comes to a cluster in use is told what runs with Adopt, and
+// what others own with Occupy, before its first Step; so is one that was restarted
+// without its snapshot. Nodes that join, leave or change come in with Rebase. All
+// of these are in the log.
+//
 // # Concurrency
 //
 // Not safe for concurrent use; the caller serializes calls. Only Run reads a
@@ -96,7 +103,6 @@
 //
 // # Limits
 //
-// Nodes come and go as events; for another tree make a new Scheduler and submit
-// what is left. A failed job comes back by lifecycle's rules, with its place in
-// the order lost. There is no preemption before a term ends but by EventDue.
+// An adopted job's use before it was adopted is charged to nobody. A failed job
+// comes back by lifecycle's rules, with its place in the order lost. There is no preemption before a term ends but by EventDue.
 package scheduler

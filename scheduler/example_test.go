@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -149,4 +150,46 @@ func ExampleScheduler_Explain() {
 	// gang reserved
 	// fairness served
 	// lifecycle queued
+}
+
+// A scheduler that comes to a cluster in use is told what runs where, and what is not
+// its own, before it decides anything.
+func ExampleScheduler_Adopt() {
+	shape, err := topology.UniformShape(8, topology.NVLink(18))
+	if err != nil {
+		panic(err)
+	}
+	tree, err := topology.Uniform(topology.UniformConfig{Fanout: []int{2}, Shape: shape})
+	if err != nil {
+		panic(err)
+	}
+	s, err := scheduler.New(scheduler.Config{Tree: tree, StartAtOnce: true})
+	if err != nil {
+		panic(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	gang := func(id lockstep.JobID, gpus int) *lockstep.Gang {
+		return &lockstep.Gang{ID: id, Roles: []lockstep.Role{{Min: 1, Demand: lockstep.Demand{GPUs: gpus}}}}
+	}
+	first, _ := tree.NodeAt(0)
+	second, _ := tree.NodeAt(1)
+	runs := &lockstep.Plan{Job: "runs", Gang: gang("runs", 8), Members: []lockstep.Member{{Node: first, Devices: 0xff}}}
+	theirs := &lockstep.Plan{Job: "theirs", Gang: gang("theirs", 2), Members: []lockstep.Member{{Node: second, Devices: 0b11}}}
+	if err := errors.Join(s.Adopt(now, runs, now.Add(-time.Hour)), s.Occupy(now, theirs)); err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Usage().Free, "devices are free")
+
+	// Two more nodes join. What is not named keeps what it has.
+	wider, err := topology.Uniform(topology.UniformConfig{Fanout: []int{4}, Shape: shape})
+	if err != nil {
+		panic(err)
+	}
+	if err := s.Rebase(now, wider, nil); err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Usage().Free, "devices are free")
+	// Output:
+	// 6 devices are free
+	// 22 devices are free
 }

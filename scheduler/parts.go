@@ -181,11 +181,7 @@ func (s *Scheduler) node(e *lockstep.Event) error {
 			return err
 		}
 	}
-	s.placer.count()
-	if c, ok := s.policy.(capacity); ok {
-		return c.setCapacity(e.Time, lockstep.WholeGPU.Mul(int64(s.placer.free)).Add(s.placer.heldGPUs()))
-	}
-	return nil
+	return s.recount(e.Time)
 }
 
 // lose tells lifecycle whose members sat on the node.
@@ -342,6 +338,16 @@ func (p *placer) Apply(plan *lockstep.Plan) error {
 		p.take(plan)
 		p.change(-p.held[plan.Job], plan.Job)
 	}
+	return nil
+}
+
+// adopt is Apply for what runs already.
+func (p *placer) adopt(plan *lockstep.Plan) error {
+	if err := p.State.Adopt(plan); err != nil {
+		return err
+	}
+	p.take(plan)
+	p.count()
 	return nil
 }
 

@@ -31,6 +31,8 @@ type Scheduler struct {
 	gone   []lockstep.JobID // jobs that have left and are remembered, oldest first
 	again  int              // jobs that failed and are to be tried again
 
+	foreign map[lockstep.JobID]bool // names under which others occupy devices
+
 	moves []lifecycle.Event
 	steps []lifecycle.Step
 	due   []lease.Lease
@@ -160,16 +162,20 @@ func (s *Scheduler) held(a lockstep.Action) bool {
 }
 
 // carry tells lifecycle, leases and policy what was decided. The action goes on
-// to the host with a plan that no longer names the state it was made from.
+// to the host with a plan that no longer names the state it was made from. What
+// was decided with an event before this step, whose parts may have heard of more
+// since, reaches them as of now.
 func (s *Scheduler) carry(a *lockstep.Action) error {
 	if s.cfg.Floor > 0 && s.held(*a) {
 		return nil
 	}
-	if err := s.live(s.translate(a)); err != nil {
+	told := *a
+	told.Time = lockstep.FromNanos(s.now)
+	if err := s.live(s.translate(&told)); err != nil {
 		return err
 	}
 	if s.leases != nil {
-		if err := s.let(a); err != nil {
+		if err := s.let(&told); err != nil {
 			return err
 		}
 	}
@@ -180,7 +186,7 @@ func (s *Scheduler) carry(a *lockstep.Action) error {
 	case lockstep.ActionExtend, lockstep.ActionEvict, lockstep.ActionMove:
 		return nil // it holds what it held
 	}
-	return s.settle(a.Time, a.Job)
+	return s.settle(told.Time, a.Job)
 }
 
 // NextWake returns when Step is to be called next if nothing happens before;

@@ -19,12 +19,15 @@ import (
 )
 
 // Entry is one input of a Scheduler, as data that can be stored and replayed.
-// One of Event, Step and Forget is set.
+// One of the fields behind Seq is set.
 type Entry struct {
 	Seq    uint64          `json:"seq"`              // Seq is its place in the log, from 1.
 	Event  *lockstep.Event `json:"event,omitempty"`  // Event was applied.
 	Step   time.Time       `json:"step,omitzero"`    // Step was called at this time.
 	Forget lockstep.JobID  `json:"forget,omitempty"` // Forget was called for this job.
+	Adopt  *Adoption       `json:"adopt,omitempty"`  // Adopt was called with this.
+	Occupy *Occupation     `json:"occupy,omitempty"` // Occupy was called with this, or Vacate where it has no Plan.
+	Rebase *Rebasing       `json:"rebase,omitempty"` // Rebase was called with this.
 }
 
 func (s *Scheduler) record(e Entry) {
@@ -51,6 +54,14 @@ func (s *Scheduler) Replay(e Entry) ([]lockstep.Action, error) {
 		return nil, s.Apply(*e.Event)
 	case e.Forget != "":
 		return nil, s.Forget(e.Forget)
+	case e.Adopt != nil:
+		return nil, s.Adopt(e.Adopt.Time, e.Adopt.Plan, e.Adopt.Started)
+	case e.Occupy != nil && e.Occupy.Plan != nil:
+		return nil, s.Occupy(e.Occupy.Time, e.Occupy.Plan)
+	case e.Occupy != nil:
+		return nil, s.Vacate(e.Occupy.Time, e.Occupy.Job)
+	case e.Rebase != nil:
+		return nil, s.Rebase(e.Rebase.Time, e.Rebase.Tree, e.Rebase.Nodes)
 	}
 	return s.Step(e.Step)
 }
@@ -75,6 +86,7 @@ type image struct {
 	Due     []lockstep.JobID    `json:"due,omitempty"`     // holders that compete, by ID
 	Charges []chargeImage       `json:"charges,omitempty"` // by job
 	Joined  []lockstep.TenantID `json:"joined,omitempty"`  // tenants that joined the quota unnamed
+	Foreign []lockstep.JobID    `json:"foreign,omitempty"` // what others occupy, by name
 	Room    []byte              `json:"room"`
 	Gangs   []byte              `json:"gangs"`
 	Policy  []byte              `json:"policy,omitempty"`
@@ -121,6 +133,7 @@ func (s *Scheduler) image() (*image, error) {
 		j := s.jobs[id]
 		img.Jobs = append(img.Jobs, jobImage{Gang: j.gang, Since: j.since, On: j.on, Held: j.held, Gone: j.gone, Retry: j.retry})
 	}
+	img.Foreign = slices.Sorted(maps.Keys(s.foreign))
 	if q := s.quota; q != nil {
 		for _, id := range slices.Sorted(maps.Keys(q.charges)) {
 			img.Charges = append(img.Charges, chargeImage{Job: id, Counts: q.charges[id].counts})
@@ -200,9 +213,16 @@ func (s *Scheduler) restoreParts(img *image) (err error) {
 	s.placer.State = s.room
 	s.placer.count()
 	var p lockstep.Plan
+	for _, id := range img.Foreign {
+		if !s.room.Plan(id, &p) {
+			return inconsistent(id, "occupies nothing")
+		}
+		s.foreign[id] = true
+	}
 	for _, id := range s.room.Jobs() {
-		s.room.Plan(id, &p)
-		s.placer.take(&p)
+		if s.room.Plan(id, &p); !s.foreign[id] {
+			s.placer.take(&p)
+		}
 	}
 	if err := s.restorePolicy(img); err != nil {
 		return err
@@ -250,8 +270,8 @@ func (s *Scheduler) agree() error {
 		left[id] = true
 	}
 	for _, id := range s.room.Jobs() {
-		if j := s.jobs[id]; j == nil || j.gone {
-			return inconsistent(id, "has room and is not there")
+		if j := s.jobs[id]; s.foreign[id] == (j != nil && !j.gone) {
+			return inconsistent(id, "has room and is not there, or is of others as well")
 		}
 	}
 	return nil
