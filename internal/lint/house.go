@@ -85,7 +85,7 @@ func Lockstep() House {
 		"sharing",
 		"fairness", "fairness/quota", "fairness/drf",
 		"lease",
-		"policy", "policy/order", "policy/deadline", "policy/elastic", "policy/hetero",
+		"policy", "policy/order", "policy/deadline", "policy/elastic", "policy/hetero", "policy/desired",
 		"detect", "detect/change", "detect/fit", "detect/signal", "detect/liveness", "detect/health",
 		"reconfig", "reconfig/moves", "reconfig/resize", "reconfig/rendezvous",
 		"hpo", "hpo/fusion", "hpo/scaling", "hpo/bubble", "hpo/search",
@@ -132,6 +132,7 @@ func Lockstep() House {
 			"policy/order":           {Imports: rootPerf},
 			"policy/deadline":        {Imports: rootPerf},
 			"policy/elastic":         {Imports: rootPerf},
+			"policy/desired":         {Imports: rootPerf},
 			"policy/hetero":          {Imports: append(rootPerf[:len(rootPerf):len(rootPerf)], "internal/lp", "internal/assign")},
 			"detect":                 {Imports: append(rootPerfPipe[:len(rootPerfPipe):len(rootPerfPipe)], "detect/change", "detect/fit", "detect/internal/num")},
 			"detect/change":          {Imports: []string{".", "detect/internal/num"}},
@@ -172,6 +173,8 @@ func Lockstep() House {
 			// Floors 5 and 6.
 			"scheduler": {Imports: cores, ThirdParty: []string{zap}, Waived: map[string][]string{"run*.go": asDriver}},
 			"sim":       {Imports: append(cores[:len(cores):len(cores)], "scheduler")},
+
+			"scheduler/meter": {Imports: []string{".", "topology", "lifecycle", "fairness", "placement", "gang", "scheduler"}}, // what a host sees of a scheduler, as measurements
 
 			"sim/trace":   {Imports: root},                                               // readers of public traces, for hosts that replay without sim
 			"sim/astraea": {Imports: []string{".", "sim/trace"}},                         // a model of another simulator, for comparisons
