@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/e2e/cluster"
+)
+
+func TestGangsAreBoundWholeOrNotAtAll(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 20, GPUs: 8, Rack: 4}, cluster.Kubelet{})
+	gangs := w.gangs("g", 12, 8, 1)
+	gangs[3].Absent, gangs[7].Absent = 1, 1
+	w.make(gangs...)
+	w.schedule("one")
+	w.rests(40*time.Second, 10, 2)
+
+	// The missing pod of one comes late.
+	_, err := w.client.CoreV1().Pods(w.ns).Create(w.ctx, gangs[3].Pod(7), metav1.CreateOptions{})
+	check(t, err)
+	w.rests(20*time.Second, 11, 1)
+	for i := range gangs[3].Members {
+		p, err := w.client.CoreV1().Pods(w.ns).Get(w.ctx, fmt.Sprintf("%s-%d", gangs[3].Name, i), metav1.GetOptions{})
+		check(t, err)
+		if got := p.Annotations["lockstep.dev/rank"]; got != fmt.Sprint(i) {
+			t.Errorf("pod %s has rank %q", p.Name, got)
+		}
+	}
+}
+
+func TestPreemptionTakesWholeGangs(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 4, GPUs: 8, Rack: 2}, cluster.Kubelet{Stop: 300 * time.Millisecond})
+	low := w.gangs("low", 4, 8, 1)
+	for i := range low {
+		low[i].Grace = 5
+	}
+	w.make(low...)
+	w.schedule("one")
+	w.rests(40*time.Second, 4, 0)
+	high := w.gangs("high", 1, 8, 1)
+	high[0].Priority, high[0].Annotations = 100, map[string]string{cluster.RunAnnotation: "3s"}
+	w.make(high...)
+	w.rests(30*time.Second, 4, 1)
+	if n := w.controller.Made(); n != 8 {
+		t.Errorf("%d pods had to make room, want those of one gang", n)
+	}
+	w.rests(40*time.Second, 5, 0) // the victim is back, behind the one that ended
+}
+
+func TestKilledInMidBacklog(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 40, GPUs: 8, Rack: 4}, cluster.Kubelet{})
+	gangs := w.gangs("g", 40, 8, 1)
+	for i := range gangs {
+		gangs[i].Absent = i / 38 // two are one pod short
+	}
+	w.make(gangs...)
+	cmd := w.schedule("first")
+	w.eventually(40*time.Second, func() error {
+		pods, _, err := w.look()
+		if err != nil {
+			return err
+		}
+		n := 0
+		for i := range pods {
+			if pods[i].Spec.NodeName != "" {
+				n++
+			}
+		}
+		if n < 20 {
+			return fmt.Errorf("%d pods are bound", n)
+		}
+		return nil
+	})
+	check(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	w.schedule("second")
+	w.rests(60*time.Second, 38, 2)
+}
+
+// TestRefusedByAnotherPlugin has pods of one gang that cannot share a node for a cause
+// that only kube-scheduler's own plugins see.
+func TestRefusedByAnotherPlugin(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 1, GPUs: 8, Rack: 1}, cluster.Kubelet{})
+	g := w.gangs("port", 1, 2, 1)[0]
+	for i := range g.Members {
+		p := g.Pod(i)
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+		_, err := w.client.CoreV1().Pods(w.ns).Create(w.ctx, p, metav1.CreateOptions{})
+		check(t, err)
+	}
+	w.schedule("one")
+	other := w.gangs("other", 1, 2, 1)
+	w.make(other...)
+	w.rests(40*time.Second, 1, 1)
+	w.eventually(20*time.Second, func() error {
+		data, err := os.ReadFile(w.logs["one"])
+		if err == nil && !strings.Contains(string(data), "free ports") {
+			err = errors.New("nobody was refused for its ports")
+		}
+		return err
+	})
+	pods, _, err := w.look()
+	check(t, err)
+	for i := range pods {
+		if p := &pods[i]; p.Labels[cluster.GangLabel] == g.Name && p.Spec.NodeName != "" {
+			t.Errorf("%s is bound", p.Name)
+		}
+	}
+}
+
+// TestOneOfTwoActs stops one of two schedulers for longer than its lease.
+func TestOneOfTwoActs(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 20, GPUs: 8, Rack: 4}, cluster.Kubelet{})
+	first := w.schedule("first")
+	w.make(w.gangs("a", 5, 8, 1)...)
+	w.rests(40*time.Second, 5, 0)
+	w.schedule("second")
+	stop(t, first)
+	w.make(w.gangs("b", 5, 8, 1)...)
+	w.rests(40*time.Second, 10, 0)
+	resume(t, first)
+	w.make(w.gangs("c", 5, 8, 1)...)
+	w.rests(40*time.Second, 15, 0)
+}
