@@ -18,7 +18,7 @@
 // # Decide
 //
 // 10,000 devices in four classes and 5,000 jobs: each entry of the list in decide.go is one decision of one package, and
-// is to take at most 20 ms.
+// is to take at most 20 ms, but for the search of policy/elastic, which has no limit: it takes what its Effort lets it.
 //
 // # Trend
 //

@@ -63,83 +63,21 @@ func takes(left work, rate int64) int64 {
 	return int64(min(quo, uint64(never)))
 }
 
-// stretch is a part of a job's plan.
-type stretch struct {
-	from, to int64
-	gpus     int
-	rate     int64
-}
-
-// profile is how many devices are free over time: free[i] from at[i] on.
-type profile struct {
-	at   []int64
-	free []int
-}
-
-// reserve takes the stretches of a plan out of p.
-func (p *profile) reserve(plan []stretch) {
-	for _, s := range plan {
-		i, j := p.cut(s.from), p.cut(s.to)
-		for ; i < j; i++ {
-			p.free[i] -= s.gpus
-		}
-	}
-}
-
-// cut makes an entry begin at t, if there is none and t is not before the first, and returns its index.
-func (p *profile) cut(t int64) int {
-	i, ok := slices.BinarySearch(p.at, t)
-	if ok || i == 0 {
-		return i
-	}
-	p.at, p.free = slices.Insert(p.at, i, t), slices.Insert(p.free, i, p.free[i-1])
-	return i
-}
-
-// fit plans a job on at most limit devices at any time, and on as many of them as are free; it returns nil if that does
-// not end by the deadline.
-func (p *profile) fit(points []Point, limit int, left work, deadline int64) []stretch {
-	var plan []stretch
-	for i, from := range p.at {
-		if from >= deadline {
-			return nil
-		}
-		to := deadline
-		if i+1 < len(p.at) {
-			to = min(to, p.at[i+1])
-		}
-		on, ok := within(points, min(limit, p.free[i]))
-		if !ok {
-			continue
-		}
-		if need := takes(left, on.Rate); need <= to-from {
-			return append(plan, stretch{from, from + need, on.GPUs, on.Rate})
-		}
-		plan = append(plan, stretch{from, to, on.GPUs, on.Rate})
-		left = left.Sub(int128.Product(on.Rate, to-from))
-	}
-	return nil
-}
-
-// within returns the point with the most devices that are no more than n.
-func within(points []Point, n int) (Point, bool) {
-	i, ok := slices.BinarySearchFunc(points, n, func(p Point, n int) int { return cmp.Compare(p.GPUs, n) })
-	if ok {
-		return points[i], true
-	}
-	if i == 0 {
-		return Point{}, false
-	}
-	return points[i-1], true
-}
-
 // Elastic admits elastic jobs so that each admitted one can end by its deadline, and says how many devices each must
 // have now for that. Make one with NewElastic.
 type Elastic struct {
-	gpus int
-	now  int64
-	jobs []*elastic // by deadline, then ID
-	free profile    // from now on, with all plans taken out
+	gpus  int
+	now   int64
+	jobs  []*elastic // by deadline, then ID
+	byID  map[lockstep.JobID]*elastic
+	free  profile // from now on, with all plans taken out
+	stale bool    // something has changed since the plans were made, and free is not to be used before settle
+
+	filled bool // all plans are those that fill makes at this time, and nobody is late
+
+	// Buffers.
+	spare  profile
+	speeds speeds
 }
 
 // elastic is one job.
@@ -156,11 +94,13 @@ func NewElastic(gpus int) (*Elastic, error) {
 	if gpus < 1 || gpus > maxGPUs {
 		return nil, fault(lockstep.ErrInvalid, "new elastic", "gpus", strconv.Itoa(gpus), "want 1 to "+strconv.Itoa(maxGPUs))
 	}
-	return &Elastic{gpus: gpus}, nil
+	e := &Elastic{gpus: gpus, byID: make(map[lockstep.JobID]*elastic)}
+	e.free.empty(0, gpus)
+	return e, nil
 }
 
 // Admit decides about a job once and for all: it is admitted if it can end by its deadline and all that were admitted
-// before still can. Then Share says what it must have.
+// before still can. Then AppendShares says what it must have.
 func (e *Elastic) Admit(now time.Time, j ElasticJob) (Decision, error) {
 	const op = "admit"
 	ns, err := e.at(op, now)
@@ -172,29 +112,21 @@ func (e *Elastic) Admit(now time.Time, j ElasticJob) (Decision, error) {
 		return Decision{}, err
 	}
 	e.advance(ns)
-	n := &elastic{id: j.ID, points: slices.Clone(j.Points), left: workOf(j.Left), deadline: deadline}
-	least, ok := MinShare(j.Points, j.Left, time.Duration(max(deadline-ns, 0)), e.gpus)
-	d := Decision{Need: least}
-	if !ok {
+	d := Decision{}
+	fewest, ok := MinShare(j.Points, j.Left, time.Duration(max(deadline-ns, 0)), e.gpus)
+	if d.Need = fewest; !ok {
 		d.Reason, d.Exact = TooLate, true
 		return d, nil
 	}
-	at, _ := slices.BinarySearchFunc(e.jobs, n, byDeadline)
-	list := slices.Insert(slices.Clone(e.jobs), at, n)
-	if plans, free, ok := e.fill(list, ns); ok {
-		e.adopt(list, plans, free)
-		d.Feasible = true
+	e.settle()
+	n := &elastic{id: j.ID, points: j.Points, left: workOf(j.Left), deadline: deadline}
+	if !e.admit(n, fewest) {
+		d.Reason = NoCapacity
 		return d, nil
 	}
-	// Keep the others where they are: progressive filling may fail where an old plan still holds.
-	if plan := e.least(n, &e.free); plan != nil {
-		n.plan = plan
-		e.free.reserve(plan)
-		e.jobs = list
-		d.Feasible = true
-		return d, nil
-	}
-	d.Reason = NoCapacity
+	n.points = slices.Clone(j.Points)
+	e.byID[n.id] = n
+	d.Feasible = true
 	return d, nil
 }
 
@@ -207,86 +139,34 @@ func (e *Elastic) check(op string, j *ElasticJob) (int64, error) {
 	if j.Left <= 0 {
 		errs = append(errs, fault(lockstep.ErrInvalid, op, "Left", strconv.FormatInt(j.Left, 10), "want more than 0"))
 	}
-	if len(j.Points) == 0 {
-		errs = append(errs, fault(lockstep.ErrInvalid, op, "Points", "0", "want at least one"))
-	}
-	for i, p := range j.Points {
-		at := "Points[" + strconv.Itoa(i) + "]"
-		switch {
-		case p.GPUs < 1 || p.GPUs > maxGPUs || i > 0 && p.GPUs <= j.Points[i-1].GPUs:
-			errs = append(errs, fault(lockstep.ErrInvalid, op, at+".GPUs", strconv.Itoa(p.GPUs), "want 1 or more, ascending"))
-		case p.Rate < 1 || i > 0 && p.Rate < j.Points[i-1].Rate:
-			errs = append(errs, fault(lockstep.ErrInvalid, op, at+".Rate", strconv.FormatInt(p.Rate, 10), "want 1 or more, not falling; leave out numbers of devices that are slower than fewer"))
-		}
-	}
-	if e.find(j.ID) != nil {
+	errs = append(errs, checkPoints(op, j.Points)...)
+	if e.byID[j.ID] != nil {
 		errs = append(errs, fault(lockstep.ErrDuplicate, op, "ID", errtext.Quote(j.ID), "was admitted"))
 	}
 	deadline, err := in.SinceEpoch(op, "Deadline", j.Deadline)
 	return deadline, errors.Join(append(errs, err)...)
 }
 
+// checkPoints returns all faults of a job's points.
+func checkPoints(op string, points []Point) (errs []error) {
+	if len(points) == 0 {
+		errs = append(errs, fault(lockstep.ErrInvalid, op, "Points", "0", "want at least one"))
+	}
+	for i, p := range points {
+		at := "Points[" + strconv.Itoa(i) + "]"
+		switch {
+		case p.GPUs < 1 || p.GPUs > maxGPUs || i > 0 && p.GPUs <= points[i-1].GPUs:
+			errs = append(errs, fault(lockstep.ErrInvalid, op, at+".GPUs", strconv.Itoa(p.GPUs), "want 1 or more, ascending"))
+		case p.Rate < 1 || i > 0 && p.Rate < points[i-1].Rate:
+			errs = append(errs, fault(lockstep.ErrInvalid, op, at+".Rate", strconv.FormatInt(p.Rate, 10), "want 1 or more, not falling; leave out numbers of devices that are slower than fewer"))
+		}
+	}
+	return errs
+}
+
 // byDeadline orders jobs.
 func byDeadline(a, b *elastic) int {
 	return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id))
-}
-
-// fill plans all jobs from ns on by progressive filling, earliest deadline first. Jobs that could not end in time with
-// all devices either come last, with what the others leave: they must not keep newcomers out.
-func (e *Elastic) fill(list []*elastic, ns int64) (plans [][]stretch, free profile, ok bool) {
-	free = profile{at: []int64{ns}, free: []int{e.gpus}}
-	plans = make([][]stretch, len(list))
-	var late []int
-	for i, j := range list {
-		if j.left.Sign() <= 0 {
-			continue // has ended by its plan, and waits for Finish or Ran
-		}
-		if e.hopeless(j, ns) {
-			late = append(late, i)
-			continue
-		}
-		if plans[i] = e.least(j, &free); plans[i] == nil {
-			return nil, free, false
-		}
-		free.reserve(plans[i])
-	}
-	for _, i := range late {
-		plans[i] = list[i].most(&free)
-		free.reserve(plans[i])
-	}
-	return plans, free, true
-}
-
-// hopeless reports whether a job misses its deadline even alone.
-func (e *Elastic) hopeless(j *elastic, ns int64) bool {
-	on, ok := within(j.points, e.gpus)
-	return !ok || takes(j.left, on.Rate) > j.deadline-ns
-}
-
-// most plans a job on as many devices as it can use, for as long as it takes.
-func (j *elastic) most(free *profile) []stretch {
-	return free.fit(j.points, j.points[len(j.points)-1].GPUs, j.left, never)
-}
-
-// least plans a job on the fewest devices with which it ends in time.
-func (e *Elastic) least(j *elastic, free *profile) []stretch {
-	for _, p := range j.points {
-		if p.GPUs > e.gpus {
-			break
-		}
-		if plan := free.fit(j.points, p.GPUs, j.left, j.deadline); plan != nil {
-			return plan
-		}
-	}
-	return nil
-}
-
-// adopt takes new plans.
-func (e *Elastic) adopt(list []*elastic, plans [][]stretch, free profile) {
-	e.jobs, e.free = list, free
-	for i, j := range list {
-		j.plan = plans[i]
-	}
 }
 
 // Share is what a job must have now.
@@ -304,6 +184,7 @@ func (e *Elastic) AppendShares(dst []Share, now time.Time) (shares []Share, left
 		return dst, 0, time.Time{}, false, err
 	}
 	e.advance(ns)
+	e.settle()
 	next := int64(never)
 	left = e.gpus
 	for _, j := range e.jobs {
@@ -328,14 +209,15 @@ func (e *Elastic) AppendShares(dst []Share, now time.Time) (shares []Share, left
 }
 
 // Ran says how much work a job has left now. More than its plan says is taken as it is: the job may then miss its
-// deadline, which AppendAtRisk tells; less frees devices. Less than a unit more is taken for rounding.
+// deadline, which AppendAtRisk tells; less frees devices. Less than a unit more is taken for rounding. Plans are made
+// anew when they are next needed, so that a word about each of many jobs costs no more than about one.
 func (e *Elastic) Ran(now time.Time, id lockstep.JobID, left int64) error {
 	const op = "ran"
 	ns, err := e.at(op, now)
 	if err != nil {
 		return err
 	}
-	j := e.find(id)
+	j := e.byID[id]
 	if j == nil {
 		return fault(lockstep.ErrUnknown, op, "id", errtext.Quote(id), "was not admitted")
 	}
@@ -348,7 +230,7 @@ func (e *Elastic) Ran(now time.Time, id lockstep.JobID, left int64) error {
 		return nil // the same, in whole units
 	}
 	j.left = said
-	e.replan()
+	e.changed()
 	return nil
 }
 
@@ -359,13 +241,16 @@ func (e *Elastic) Finish(now time.Time, id lockstep.JobID) error {
 	if err != nil {
 		return err
 	}
-	j := e.find(id)
+	j := e.byID[id]
 	if j == nil {
 		return fault(lockstep.ErrUnknown, op, "id", errtext.Quote(id), "was not admitted")
 	}
 	e.advance(ns)
-	e.jobs = slices.DeleteFunc(e.jobs, func(o *elastic) bool { return o == j })
-	e.replan()
+	if at, ok := slices.BinarySearchFunc(e.jobs, j, byDeadline); ok {
+		e.jobs = slices.Delete(e.jobs, at, at+1)
+	}
+	delete(e.byID, id)
+	e.changed()
 	return nil
 }
 
@@ -381,12 +266,13 @@ func (e *Elastic) SetGPUs(now time.Time, gpus int) error {
 	}
 	e.advance(ns)
 	e.gpus = gpus
-	e.replan()
+	e.changed()
 	return nil
 }
 
 // AppendAtRisk appends the jobs that will miss their deadlines as things stand, by deadline, then ID.
 func (e *Elastic) AppendAtRisk(dst []lockstep.JobID) []lockstep.JobID {
+	e.settle()
 	for _, j := range e.jobs {
 		if !j.holds() {
 			dst = append(dst, j.id)
@@ -410,66 +296,13 @@ func (j *elastic) holds() bool {
 // Len returns how many jobs were admitted and have not ended.
 func (e *Elastic) Len() int { return len(e.jobs) }
 
-// replan plans all jobs anew. If that does not work out the old plans are kept, as long as they hold; a job whose plan
-// does not gets the most that the others leave.
-func (e *Elastic) replan() {
-	if plans, free, ok := e.fill(e.jobs, e.now); ok {
-		e.adopt(e.jobs, plans, free)
-		return
-	}
-	free := profile{at: []int64{e.now}, free: []int{e.gpus}}
-	var late []*elastic
-	for _, j := range e.jobs {
-		if j.left.Sign() <= 0 {
-			j.plan = nil
-			continue
-		}
-		if plan := trim(j.plan, j.left); plan != nil && free.has(plan) {
-			j.plan = plan
-			free.reserve(plan)
-			continue
-		}
-		late = append(late, j)
-	}
-	for _, j := range late {
-		if j.plan = e.least(j, &free); j.plan == nil {
-			j.plan = j.most(&free)
-		}
-		free.reserve(j.plan)
-	}
-	e.free = free
-}
-
-// has reports whether p has room for a plan.
-func (p *profile) has(plan []stretch) bool {
-	for _, s := range plan {
-		i, j := p.cut(s.from), p.cut(s.to)
-		for ; i < j; i++ {
-			if p.free[i] < s.gpus {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// trim cuts a plan where the work is done; nil if it never is.
-func trim(plan []stretch, left work) []stretch {
-	var out []stretch
-	for _, s := range plan {
-		if need := takes(left, s.rate); need <= s.to-s.from {
-			s.to = s.from + need
-			return append(out, s)
-		}
-		left = left.Sub(int128.Product(s.rate, s.to-s.from))
-		out = append(out, s)
-	}
-	return nil
-}
-
 // advance lets time pass: jobs do what their plans say, until Ran says otherwise. One that should have ended waits,
 // without a plan, for Finish or Ran.
 func (e *Elastic) advance(ns int64) {
+	if ns == e.now {
+		return
+	}
+	e.settle() // what was to be done until now
 	for _, j := range e.jobs {
 		kept := j.plan[:0]
 		for _, s := range j.plan {
@@ -483,19 +316,8 @@ func (e *Elastic) advance(ns int64) {
 		}
 		j.plan = kept
 	}
-	if len(e.free.at) == 0 || ns > e.now {
-		i, ok := slices.BinarySearch(e.free.at, ns)
-		switch {
-		case len(e.free.at) == 0:
-			e.free = profile{at: []int64{ns}, free: []int{e.gpus}}
-		case !ok:
-			e.free.at, e.free.free = e.free.at[i-1:], e.free.free[i-1:]
-			e.free.at[0] = ns
-		default:
-			e.free.at, e.free.free = e.free.at[i:], e.free.free[i:]
-		}
-	}
-	e.now = ns
+	e.free.skip(ns)
+	e.now, e.filled = ns, false
 }
 
 // at returns now in nanoseconds, refusing times before one already seen.
@@ -505,14 +327,4 @@ func (e *Elastic) at(op string, now time.Time) (int64, error) {
 		return 0, err
 	}
 	return ns, in.NotBefore(op, "now", now, ns, e.now)
-}
-
-// find looks a job up; nil if there is none.
-func (e *Elastic) find(id lockstep.JobID) *elastic {
-	for _, j := range e.jobs {
-		if j.id == id {
-			return j
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package deadline_test
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -65,4 +66,30 @@ func ExampleElastic() {
 	// y true  1
 	// z false deadline-capacity 1
 	// [{x 4} {y 0}] 0 5m33s
+}
+
+func ExampleRestoreElastic() {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	e, err := deadline.NewElastic(4)
+	if err != nil {
+		panic(err)
+	}
+	points := []deadline.Point{{GPUs: 1, Rate: 10}, {GPUs: 2, Rate: 18}, {GPUs: 4, Rate: 30}}
+	if _, err := e.Admit(t0, deadline.ElasticJob{ID: "a", Left: 10_000, Points: points, Deadline: t0.Add(10 * time.Minute)}); err != nil {
+		panic(err)
+	}
+	var saved bytes.Buffer
+	if err := e.Snapshot(&saved); err != nil {
+		panic(err)
+	}
+	again, err := deadline.RestoreElastic(&saved)
+	if err != nil {
+		panic(err)
+	}
+	shares, left, _, _, err := again.AppendShares(nil, t0.Add(time.Minute))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(shares, left)
+	// Output: [{a 2}] 2
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep"
 )
 
 // mustBy is how many slots a job must have had by slot d, counted one by one.
@@ -61,4 +63,38 @@ func TestElasticAdmitsBesideAJobThatHasJustEnded(t *testing.T) {
 	d, err = e.Admit(now, ElasticJob{ID: "comes", Left: 400, Points: one, Deadline: now.Add(150 * time.Second)})
 	require.NoError(t, err)
 	require.True(t, d.Feasible, "%+v", d)
+}
+
+// TestTheLastSlotNeedNotBeWhole: a job that ends in the middle of a slot, before its deadline in it, is in time.
+func TestTheLastSlotNeedNotBeWhole(t *testing.T) {
+	admit := func(table *Table, id lockstep.JobID, remaining, deadline time.Duration) Decision {
+		d, err := table.Admit(t0, Job{ID: id, GPUs: 2, Remaining: remaining, Deadline: t0.Add(deadline)})
+		require.NoError(t, err)
+		return d
+	}
+	table := newTable(t, Config{GPUs: 2, Lease: 20 * time.Minute, Origin: t0})
+	d := admit(table, "a", 30*time.Minute, 30*time.Minute)
+	require.True(t, d.Feasible)
+	require.Equal(t, []int{2, 1}, []int{d.Need, d.Have})
+	d = admit(table, "b", 10*time.Minute, 50*time.Minute-1)
+	require.Equal(t, NoCapacity, d.Reason)
+	require.Equal(t, t0.Add(50*time.Minute), d.Earliest)
+	require.True(t, admit(table, "b", 10*time.Minute, 50*time.Minute).Feasible)
+	d = admit(table, "c", 30*time.Minute, 30*time.Minute-1)
+	require.Equal(t, TooLate, d.Reason)
+
+	// It runs ahead and then needs more of its last slot than before, so that it has to be an earlier one.
+	table = newTable(t, Config{GPUs: 2, Lease: 20 * time.Minute, Origin: t0})
+	require.True(t, admit(table, "d", 25*time.Minute, 45*time.Minute).Feasible)
+	slots, _ := table.Planned("d")
+	require.Equal(t, []time.Time{t0.Add(20 * time.Minute), t0.Add(40 * time.Minute)}, slots)
+	slot, err := table.Step(t0.Add(10 * time.Minute)) // late, so that it runs for ten minutes
+	require.NoError(t, err)
+	require.Equal(t, []lockstep.JobID{"d"}, slot.Run)
+	slot, err = table.Step(t0.Add(20 * time.Minute))
+	require.NoError(t, err)
+	require.Empty(t, slot.AtRisk)
+	require.Equal(t, []lockstep.JobID{"d"}, slot.Run)
+	slots, _ = table.Planned("d")
+	require.Empty(t, slots, "it ends in this slot, after 15 minutes")
 }

@@ -108,7 +108,7 @@ func (t *Table) miss() []lockstep.JobID {
 }
 
 // repair brings the plan into line with what is: slots that are not needed any more are given back, the earliest
-// first, and if any are lacking all are planned anew, as well as can be.
+// first but for those that have become too late, and if any are lacking all are planned anew, as well as can be.
 func (t *Table) repair() {
 	list := t.withDeadline()
 	wants := make([]want, len(list))
@@ -118,8 +118,12 @@ func (t *Table) repair() {
 		wants[i] = w
 		keep := t.held(j)
 		for len(j.slots) > w.need+keep {
-			t.used[j.slots[keep]] -= j.gpus
-			j.slots = slices.Delete(j.slots, keep, keep+1)
+			drop := keep
+			if end := len(j.slots) - 1; j.slots[end] >= w.have { // it needs more of its last slot than before
+				drop = end
+			}
+			t.used[j.slots[drop]] -= j.gpus
+			j.slots = slices.Delete(j.slots, drop, drop+1)
 		}
 		j.atRisk = false
 		whole = whole && len(j.slots) == w.need+keep && (w.need == 0 || j.slots[len(j.slots)-1] < w.have)

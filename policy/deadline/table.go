@@ -81,7 +81,7 @@ type Job struct {
 type Decision struct {
 	lockstep.Verdict           // Verdict is the answer; Requested and Available are in whole devices × slots up to the deadline.
 	Need             int       // Need is how many slots the job needs; of an ElasticJob, the fewest devices with which it would end in time if it had them at once.
-	Have             int       // Have is how many whole slots there are before its deadline; 0 for an ElasticJob.
+	Have             int       // Have is how many whole slots there are before its deadline; 0 for an ElasticJob. The last slot of a job need not be whole.
 	Exact            bool      // Exact says, of a refusal, that no plan at all would have kept all deadlines; false means that none was found.
 	Earliest         time.Time // Earliest is, of a refusal, a deadline with which it would have been admitted; zero if there is none within reach.
 }
@@ -149,10 +149,11 @@ func (t *Table) Admit(now time.Time, j Job) (Decision, error) {
 		t.jobs[j.ID] = n
 		return Decision{Verdict: lockstep.Verdict{Feasible: true}}, nil
 	}
-	d := Decision{Need: t.need(n), Have: max(t.have(deadline)-t.first(), 0)}
-	if d.Need > d.Have {
+	need, last := t.need(n)
+	d := Decision{Need: need, Have: max(t.have(deadline, int64(t.cfg.Lease))-t.first(), 0)}
+	if need > t.have(deadline, last)-t.first() {
 		d.Reason, d.Exact = TooLate, true
-		t.explain(&d, n)
+		t.explain(&d, n, last)
 		return d, nil
 	}
 	found, exact := t.place(n)
@@ -162,7 +163,7 @@ func (t *Table) Admit(now time.Time, j Job) (Decision, error) {
 		return d, nil
 	}
 	d.Reason, d.Exact = NoCapacity, exact
-	t.explain(&d, n)
+	t.explain(&d, n, last)
 	return d, nil
 }
 
@@ -253,7 +254,8 @@ func (t *Table) withDeadline() []*job {
 type want struct{ gpus, need, have int }
 
 func (t *Table) want(j *job) want {
-	return want{j.gpus, max(t.need(j)-t.held(j), 0), t.have(j.deadline)}
+	need, last := t.need(j)
+	return want{j.gpus, max(need-t.held(j), 0), t.have(j.deadline, last)}
 }
 
 // held returns how many of a job's slots can no longer be planned: 1 if the present one is booked, not given out yet,
@@ -265,24 +267,26 @@ func (t *Table) held(j *job) int {
 	return 0
 }
 
-// need returns how many slots a job needs from the next one on, noise included.
-func (t *Table) need(j *job) int {
+// need returns how many slots a job needs from the next one on, noise included, and how much of the last of them: all of
+// it if there is none.
+func (t *Table) need(j *job) (slots int, last int64) {
+	lease := int64(t.cfg.Lease)
 	left := j.left
 	if j.running {
 		left -= t.start(t.index+1) - j.at
 	}
 	if left <= 0 {
-		return 0
+		return 0, lease
 	}
 	padded := uint64(left) + uint64(left)/thousand*uint64(t.cfg.Noise) + uint64(left)%thousand*uint64(t.cfg.Noise)/thousand
-	return int(min((padded+uint64(t.cfg.Lease)-1)/uint64(t.cfg.Lease), math.MaxInt32))
+	return int(min((padded-1)/uint64(lease)+1, math.MaxInt32)), int64((padded-1)%uint64(lease)) + 1
 }
 
 const thousand = 1000
 
-// have returns how many slots, the present one first, end before a deadline.
-func (t *Table) have(deadline int64) int {
-	n := int128.FloorDiv(deadline-t.origin(), int64(t.cfg.Lease)) - t.index
+// have returns how many slots, the present one first, come to so much of themselves by a deadline.
+func (t *Table) have(deadline, last int64) int {
+	n := int128.FloorDiv(deadline-last-t.origin(), int64(t.cfg.Lease)) + 1 - t.index
 	return int(min(max(n, 0), maxSlots))
 }
 
@@ -306,8 +310,8 @@ func (t *Table) origin() int64 {
 // start returns when a slot begins.
 func (t *Table) start(index int64) int64 { return t.origin() + index*int64(t.cfg.Lease) }
 
-// explain fills in what a refused job lacked.
-func (t *Table) explain(d *Decision, n *job) {
+// explain fills in what a refused job, which needs that part of its last slot, lacked.
+func (t *Table) explain(d *Decision, n *job, part int64) {
 	d.Requested = int64(d.Need) * int64(n.gpus)
 	last := t.first() + d.Have
 	for s := t.first(); s < last; s++ {
@@ -326,7 +330,7 @@ func (t *Table) explain(d *Decision, n *job) {
 		}
 		if left--; left == 0 {
 			if end := t.index + int64(s) + 1; s < maxSlots-2 && end < (math.MaxInt64-max(t.origin(), 0))/int64(t.cfg.Lease) {
-				d.Earliest = lockstep.FromNanos(t.start(end))
+				d.Earliest = lockstep.FromNanos(t.start(end-1) + part)
 			}
 			return
 		}

@@ -76,7 +76,7 @@ func (c *Config) own() error {
 		field string
 		delay time.Duration
 	}{{"Up", c.Delayed.Up}, {"Down", c.Delayed.Down}} {
-		if d.delay < c.LookBack {
+		if d.delay >= 0 && d.delay < c.LookBack {
 			errs = append(errs, invalid("Config.Delayed."+d.field, d.delay.String(), "is shorter than LookBack, "+c.LookBack.String()+": what was answered would be answered again"))
 		}
 	}
@@ -115,12 +115,13 @@ func (c Counts) Validate() error {
 // Next returns how many workers to have at now, and the state to give to the next call. Call it when a count changes, and
 // at Decision.Wake. It changes nothing that it is given.
 func Next(now time.Time, cfg Config, c Counts, s State) (Decision, State, error) {
-	if err := errors.Join(cfg.own(), c.Validate()); err != nil {
-		return Decision{}, s, err
-	}
 	steady := cfg.steady(s)
+	if err := errors.Join(cfg.own(), c.Validate()); err != nil {
+		return Decision{}, s, errors.Join(err, steady.Validate())
+	}
 	d := Decision{Wish: cfg.wish(c)}
-	v, err := steady.Step(now, min(c.Ready+c.Starting, policy.MaxCount), d.Wish)
+	have := min(int64(c.Ready)+int64(c.Starting), policy.MaxCount) // the sum may be more than 32 bits hold
+	v, err := steady.Step(now, int(have), d.Wish)
 	if err != nil {
 		return Decision{}, s, err
 	}

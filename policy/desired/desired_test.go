@@ -157,7 +157,7 @@ func TestWhatIsRefusedChangesNothing(t *testing.T) {
 		c    Counts
 		kind error
 	}{
-		{t0, Config{Each: -1, Spare: 1 << 31, LookBack: -1}, Counts{}, lockstep.ErrInvalid},
+		{t0, Config{Each: -1, Spare: policy.MaxCount + 1, LookBack: -1}, Counts{}, lockstep.ErrInvalid},
 		{t0, Config{LookBack: 25 * time.Hour}, Counts{}, lockstep.ErrInvalid},
 		{t0, Config{Bounded: policy.Bounded{Min: 3, Max: 2}}, Counts{}, lockstep.ErrInvalid},
 		{t0, Config{Delayed: policy.Delayed{State: s.Delayed}}, Counts{}, lockstep.ErrInvalid},

@@ -7,8 +7,8 @@
 // workers. Next makes a wish of the work, lets the decorators of package policy steady it, and returns a Decision and the
 // State for the next call. Config, Counts and State are values; Next changes none of them.
 //
-// Invariants: the same arguments give the same results; Desired lies from Min to Max and is legal by Config.Steady's
-// Bounded, or is what there is, or is what is busy; workers that start are there, so what was asked for is not asked for
+// Invariants: the same arguments give the same results; Desired lies from Min to Max and is legal by
+// Config.Bounded, or is what there is, or is what is busy; workers that start are there, so what was asked for is not asked for
 // again (ray-project/ray#18925); under work that does not change, Desired comes to rest; unless Config.TakeBusy no
 // worker that works is given back.
 //
@@ -25,7 +25,7 @@
 //
 // # Errors
 //
-// All are *lockstep.Error. ErrInvalid: each fault of Config and State, joined, counts or a time out of range. ErrPast: a
+// All are *lockstep.Error. ErrInvalid: each fault of Config, Counts and State, joined, or a time out of range. ErrPast: a
 // time before the state's. The state returned with an error is the one given.
 //
 // # Concurrency

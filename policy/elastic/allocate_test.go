@@ -479,3 +479,25 @@ func TestDwellStopsNobodyWhoMustNotBeStopped(t *testing.T) {
 		}
 	}
 }
+
+// Minimum shares that fit together are given to all, as package deadline promises them, whatever the horizon.
+func TestLeastSizesThatFitAreGivenWithoutDwell(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 5))
+	grown := 0
+	for range scaled(t, 6000) {
+		cfg := elastic.Config{Rule: []elastic.Rule{elastic.Finish, elastic.Service}[rng.IntN(2)], Horizon: time.Duration(rng.IntN(3)) * time.Minute}
+		jobs, need := random(rng, 1+rng.IntN(8)), 0
+		for i := range jobs {
+			jobs[i].Capabilities.Resizable, jobs[i].Capabilities.Preemptible = true, true
+			need += jobs[i].Sizes[0].GPUs
+		}
+		for i, s := range allocate(t, cfg, need+rng.IntN(20), jobs...) {
+			at := slices.IndexFunc(jobs, func(j elastic.Job) bool { return j.ID == s.ID })
+			require.GreaterOrEqual(t, s.GPUs, jobs[at].Sizes[0].GPUs, "%d: %+v", i, s)
+			if s.GPUs > jobs[at].Sizes[0].GPUs {
+				grown++
+			}
+		}
+	}
+	require.NotZero(t, grown)
+}

@@ -27,7 +27,8 @@
 //	s, err := elastic.NewSearch(elastic.SearchConfig{Seed: 1})
 //	placed, err = s.Append(placed[:0], nodes, candidates)
 //
-// Deadlines: package deadline finds the minimum shares, which are then the least sizes here. Placement: the Search's
+// Deadlines: package deadline finds the minimum shares, which are then the least sizes here. Without Dwell each job gets its
+// least if all of them fit together; within Dwell a job keeps what it holds at the cost of others' least. Placement: the Search's
 // nodes are a proposal; the Allocator's counts go through the same admission as any start.
 //
 // # Order of decision
