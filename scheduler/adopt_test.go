@@ -299,3 +299,26 @@ func wander(t *testing.T, cfg scheduler.Config, seed uint64) {
 	}
 	require.Equal(t, saved(t, s), saved(t, again))
 }
+
+// TestReplacedMembersKeepTheLease has a gang go on, as large as it was, while members
+// whose node is lost are started elsewhere.
+func TestReplacedMembersKeepTheLease(t *testing.T) {
+	s := newScheduler(t, scheduler.Config{Tree: machines(t, map[lockstep.NodeID]int{"a": 8, "b": 8, "c": 8}), StartAtOnce: true})
+	g := gangOf("g", "x", 8, time.Hour)
+	g.Roles[0].Min, g.Roles[0].Max, g.Capabilities.Replaceable = 2, 2, true
+	submit(t, s, at(0), g)
+	began := step(t, s, at(0))
+	require.Equal(t, []string{"start g"}, kinds(began))
+	lost := began[0].Plan.Members[1].Node
+	require.NoError(t, s.Apply(lockstep.Event{Kind: lockstep.EventDown, Time: at(10), Node: lost}))
+	did := step(t, s, at(10))
+	require.Equal(t, []string{"resize g"}, kinds(did))
+	require.Len(t, did[0].Plan.Members, 2)
+	for _, m := range did[0].Plan.Members {
+		require.NotEqual(t, lost, m.Node)
+	}
+	st, _ := s.Status("g")
+	require.Equal(t, 16*lockstep.WholeGPU, st.Lease.Amount)
+	require.NoError(t, s.Apply(lockstep.Event{Kind: lockstep.EventFinish, Time: at(20), Job: "g"}))
+	require.Empty(t, step(t, s, at(20)))
+}

@@ -52,7 +52,8 @@ func (s *Scheduler) let(a *lockstep.Action) error {
 		if !held {
 			break
 		}
-		if keep := planGPUs(a.Plan); a.Eviction == nil {
+		// Members that are started elsewhere in place of lost ones leave the size as it is.
+		if keep := planGPUs(a.Plan); a.Eviction == nil || keep >= l.Amount {
 			_, _, err = s.leases.Resize(a.Time, a.Job, keep)
 		} else {
 			_, err = s.leases.Shrink(a.Time, a.Job, keep, a.Time.Add(max(a.Eviction.Grace, 1)), a.Reason)

@@ -1,0 +1,33 @@
+package devices
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-gpu/lockstep/internal/nvml"
+)
+
+// The library made for tests has one XID a GPU, so many kinds of them come from here.
+func TestXIDsBeyondTheBoundAreOther(t *testing.T) {
+	c, err := New(Config{XIDs: 3})
+	require.NoError(t, err)
+	for i := range 50 {
+		c.xid(&nvml.Event{Device: 1, Kind: nvml.EventXID, Data: uint64(i % 10)})
+	}
+	c.xid(&nvml.Event{Device: -1, Kind: nvml.EventXID, Data: 79})
+	c.xid(&nvml.Event{Device: 1, Kind: nvml.EventDoubleBit})
+	require.Len(t, c.gpus, 1)
+	require.Equal(t, map[string]uint64{"0": 5, "1": 5, "2": 5, "other": 35}, c.gpus[0].xids)
+}
+
+// A recovery that is not known yet is not taken for none.
+func TestUnknownRecoveriesAreOther(t *testing.T) {
+	for n, want := range map[int]string{0: "", 1: "reset", 2: "reboot", 3: "drain", 4: "drain_and_reset", 5: "other", -1: "other"} { // each by itself: the order cannot matter
+		var r reading
+		r.setRecovery(n)
+		for _, v := range r.values {
+			require.Equal(t, truth(v.label == want), v.v, "%d: %s", n, v.label)
+		}
+	}
+}
