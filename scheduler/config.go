@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-gpu/lockstep/lifecycle"
 	"github.com/lockstep-gpu/lockstep/placement"
 	"github.com/lockstep-gpu/lockstep/policy/order"
+	"github.com/lockstep-gpu/lockstep/sharing"
 	"github.com/lockstep-gpu/lockstep/topology"
 )
 
@@ -85,10 +86,14 @@ type Config struct {
 	StartAtOnce   bool                        `json:"startAtOnce,omitempty"`   // StartAtOnce starts gangs without reserving and confirming first.
 	Retain        int                         `json:"retain,omitempty"`        // Retain is how many jobs that have left are remembered; 0 means 1024.
 	Nodes         []placement.Node            `json:"nodes,omitempty"`         // Nodes say what nodes of the tree offer besides devices; see placement.Config.
+	Preempt       gang.Preempt                `json:"preempt,omitempty"`       // Preempt lets gangs whose turn has come take room, and quota, of running ones before their term; zero is gang.PreemptOff.
 	Lifecycle     lifecycle.Config            `json:"lifecycle,omitzero"`      // Lifecycle are retry rules and budgets. Its deadlines default to never: gang admission and the host keep those.
+
+	Layouts map[string]sharing.GeometryConfig `json:"layouts,omitempty"` // Layouts are those that Nodes may name as their MIG beside sharing.Models; see placement.Config.
 
 	Tree     *topology.Tree    `json:"-"` // Tree is the cluster; required.
 	Policy   Policy            `json:"-"` // Policy is used in place of Rule's; nil means none. Restore wants it in the state that it had.
+	Quota    gang.Quota        `json:"-"` // Quota limits tenants and queues, such as a fairness/quota tree; nil means no limits but those of Static, which has its own. Restore wants it in the state that it had.
 	Log      func(Entry)       `json:"-"` // Log is called with each input once it is taken, to be stored; nil means not. It must not block or call back.
 	Recorder lockstep.Recorder `json:"-"` // Recorder takes measurements; nil means none.
 }
@@ -127,6 +132,9 @@ func (c Config) Validate() error {
 	}
 	if c.Tree == nil {
 		bad("Tree", "nil", "required")
+	}
+	if c.Quota != nil && c.Rule == Static && c.Policy == nil {
+		bad("Quota", "not nil", "the rule "+quote(Static)+" has its own")
 	}
 	return errors.Join(errs...)
 }
@@ -217,7 +225,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg.withDefaults(), now: math.MinInt64, jobs: make(map[lockstep.JobID]*job), foreign: make(map[lockstep.JobID]bool)}
 	var err error
-	if s.room, err = placement.New(cfg.Tree, placement.Config{Nodes: cfg.Nodes}); err != nil {
+	if s.room, err = placement.New(cfg.Tree, placement.Config{Nodes: cfg.Nodes, Layouts: cfg.Layouts}); err != nil {
 		return nil, err
 	}
 	usage := s.room.Usage()
@@ -312,7 +320,7 @@ func (s *Scheduler) gangConfig() gang.Config {
 	o := &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}
 	c := gang.Config{
 		Hold: s.cfg.Hold, Backfill: s.cfg.Backfill, MaxAttempts: s.cfg.MaxAttempts, Retain: s.cfg.Retain, StartAtOnce: s.cfg.StartAtOnce,
-		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: o, Recorder: s.cfg.Recorder,
+		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: o, Quota: s.cfg.Quota, Recorder: s.cfg.Recorder, Preempt: s.cfg.Preempt,
 	}
 	if s.quota != nil {
 		c.Quota = s.quota

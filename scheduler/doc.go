@@ -104,5 +104,6 @@
 // # Limits
 //
 // An adopted job's use before it was adopted is charged to nobody. A failed job
-// comes back by lifecycle's rules, with its place in the order lost. There is no preemption before a term ends but by EventDue.
+// comes back by lifecycle's rules, with its place in the order lost. Before their terms end
+// holders go for Config.Preempt, and by EventDue, only.
 package scheduler
