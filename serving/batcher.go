@@ -81,10 +81,14 @@ const (
 
 // replica is one instance of the model.
 type replica struct {
-	state instanceState
-	end   int64 // of its batch, as predicted
-	ids   []RequestID
+	state  instanceState
+	leaves bool  // it is busy, and down behind that
+	end    int64 // of its batch, as predicted
+	ids    []RequestID
 }
+
+// takes says whether r gets batches, now or later.
+func (r *replica) takes() bool { return r.state != down && !r.leaves }
 
 // Batcher forms batches of the requests of one model for its instances. Not safe for concurrent use; the caller
 // serializes calls.
@@ -102,7 +106,7 @@ type Batcher struct {
 	now       int64
 }
 
-// NewBatcher returns a Batcher without requests, all of its instances idle.
+// NewBatcher returns a Batcher without requests, its instances idle but for those that are down at first.
 func NewBatcher(c BatcherConfig) (*Batcher, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -112,7 +116,10 @@ func NewBatcher(c BatcherConfig) (*Batcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Batcher{config: c, times: times, best: 1, limit: c.MaxBatch, queue: newQueue(), instances: make([]replica, c.Instances), idle: c.Instances}
+	b := &Batcher{config: c, times: times, best: 1, limit: c.MaxBatch, queue: newQueue(), instances: make([]replica, c.Instances), idle: c.Instances - c.Down}
+	for i := b.idle; i < c.Instances; i++ {
+		b.instances[i].state = down
+	}
 	for n := 2; n <= c.MaxBatch; n++ { // n/t(n) ≥ best/t(best); below 2^16 × 2^49
 		if int64(n)*times[b.best] >= int64(b.best)*times[n] {
 			b.best = n
@@ -245,7 +252,28 @@ func (b *Batcher) Done(now time.Time, instance int) error {
 		return fault(lockstep.ErrConflict, "done", "instance", strconv.Itoa(instance), "runs no batch")
 	}
 	b.now = ns
-	b.release(r, idle)
+	if r.leaves {
+		b.release(r, down)
+	} else {
+		b.release(r, idle)
+	}
+	return nil
+}
+
+// Drain tells that an instance is to get no more batches: it is down as soon as it has none. Requests that come
+// meanwhile are judged without it. Drain of an instance that is down changes nothing. Call Step afterwards.
+func (b *Batcher) Drain(now time.Time, instance int) error {
+	r, ns, err := b.check("drain", now, instance)
+	if err != nil {
+		return err
+	}
+	b.now = ns
+	switch r.state {
+	case busy:
+		r.leaves = true
+	case idle:
+		b.release(r, down)
+	}
 	return nil
 }
 
@@ -262,17 +290,22 @@ func (b *Batcher) Down(now time.Time, instance int, dst []RequestID) ([]RequestI
 	return dst, nil
 }
 
-// Up tells that an instance that was down or lost is ready. Call Step afterwards.
+// Up tells that an instance that was down or lost is ready, or that one which is being drained stays after all. Call
+// Step afterwards.
 func (b *Batcher) Up(now time.Time, instance int) error {
 	r, ns, err := b.check("up", now, instance)
 	if err != nil {
 		return err
 	}
-	if r.state != down {
+	switch {
+	case r.leaves:
+		r.leaves = false
+	case r.state == down:
+		b.release(r, idle)
+	default:
 		return fault(lockstep.ErrConflict, "up", "instance", strconv.Itoa(instance), "is not down")
 	}
 	b.now = ns
-	b.release(r, idle)
 	return nil
 }
 
@@ -288,5 +321,5 @@ func (b *Batcher) release(r *replica, to instanceState) {
 	if to == idle {
 		b.idle++
 	}
-	r.state, r.ids = to, r.ids[:0]
+	r.state, r.leaves, r.ids = to, false, r.ids[:0]
 }

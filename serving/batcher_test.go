@@ -432,3 +432,53 @@ func BenchmarkBatcher(b *testing.B) {
 		})
 	}
 }
+
+// TestADrainedInstanceEndsItsBatchAndGetsNoOther keeps what an autoscaler ends from being given work meanwhile.
+func TestADrainedInstanceEndsItsBatchAndGetsNoOther(t *testing.T) {
+	b, err := NewBatcher(BatcherConfig{MaxBatch: 2, Instances: 3, Down: 1, SLO: 40 * time.Millisecond, Latency: Linear{Base: 10 * time.Millisecond}})
+	require.NoError(t, err)
+	now := time.Unix(100, 0)
+	var plan Plan
+	ask := func(id RequestID) Receipt {
+		r, err := b.Submit(now, Request{ID: id})
+		require.NoError(t, err)
+		return r
+	}
+	step := func() []Batch {
+		require.NoError(t, b.Step(now, &plan))
+		return plan.Batches
+	}
+	for id := range RequestID(2) { // one each; the third instance is down
+		ask(id)
+		require.Len(t, step(), 1)
+	}
+	require.NoError(t, b.Drain(now, 0))
+	// Only the second instance counts: of four batches that fit before the deadline three are left.
+	for id := range RequestID(6) {
+		require.True(t, ask(10+id).Accepted, id)
+	}
+	require.False(t, ask(20).Accepted)
+
+	now = now.Add(10 * time.Millisecond)
+	require.NoError(t, b.Done(now, 0))
+	require.ErrorIs(t, b.Done(now, 0), lockstep.ErrConflict)
+	require.NoError(t, b.Drain(now, 0), "it is down")
+	require.NoError(t, b.Done(now, 1))
+	batches := step()
+	require.Len(t, batches, 1)
+	require.Equal(t, 1, batches[0].Instance)
+
+	require.NoError(t, b.Drain(now, 1))
+	require.NoError(t, b.Up(now, 1), "it stays after all")
+	require.ErrorIs(t, b.Up(now, 1), lockstep.ErrConflict)
+	require.NoError(t, b.Up(now, 2))
+	require.Len(t, step(), 1)
+	require.NoError(t, b.Drain(now, 0))
+	require.ErrorIs(t, b.Drain(now, 3), lockstep.ErrUnknown)
+	lost, err := b.Down(now, 1, nil)
+	require.NoError(t, err)
+	require.Len(t, lost, 2)
+
+	_, err = NewBatcher(BatcherConfig{Instances: 2, Down: 3})
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+}

@@ -59,6 +59,7 @@ type BatcherConfig struct {
 	Timeout   time.Duration `json:"timeout,omitempty"`   // how long a request waits that does not say; 0 means for ever
 	Late      Late          `json:"late,omitempty"`      // zero is RejectLate
 	Instances int           `json:"instances,omitempty"` // replicas of the model, each with one batch at a time; 0 means 1
+	Down      int           `json:"down,omitempty"`      // how many of the Instances, the last ones, are down at first; a service that scales has Instances above the most it runs
 	// Lost is how long after the predicted end of its batch an instance that told nothing is given up; 0 means never.
 	Lost time.Duration `json:"lost,omitempty"`
 	// Latency is the model's, read once for each size; nil means unknown, and batches count as if they took no time.
@@ -92,6 +93,7 @@ func (c BatcherConfig) Validate() error {
 		checkSpan("config", "Timeout", c.Timeout),
 		checkInt("config", "Late", int(c.Late), 0, int(DeferLate)),
 		checkInt("config", "Instances", c.Instances, 0, maxInstances),
+		checkInt("config", "Down", c.Down, 0, max(c.Instances, 1)),
 		checkSpan("config", "Lost", c.Lost),
 	}
 	if v, ok := c.Latency.(interface{ Validate() error }); ok {

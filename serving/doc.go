@@ -21,6 +21,10 @@
 //	wake, ok := b.NextWake(now)   // call Step again then, or after the next event
 //	err = b.Done(now, instance)   // and Step
 //
+// Times come from one clock that does not go back, such as start.Add(time.Since(start)): a wall clock that is set
+// back is refused. A service that scales calls Up when a replica has loaded and Drain before it ends one. A request is turned
+// down in two places: by the Receipt, and later in Plan.Rejected. What a Plan holds is overwritten by the next Step.
+//
 // # Order of decision
 //
 // On arrival a request is refused if the queue is full, then if it cannot be over in time: if those ahead of it go in
@@ -53,7 +57,7 @@
 //
 // All are *lockstep.Error. ErrInvalid: a configuration (all faults, joined), a Latency that falls or is not in range, a
 // request or a time out of range. ErrPast: a time before one already seen. ErrUnknown: no such instance. ErrConflict: Done
-// of an instance without a batch, Up of one that is not down. That a request is not served is no error: see [Receipt] and
+// of an instance without a batch, Up of one that is neither down nor being drained. That a request is not served is no error: see [Receipt] and
 // [Rejection]. After an error nothing has changed.
 //
 // # Concurrency

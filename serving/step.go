@@ -168,7 +168,7 @@ func (b *Batcher) start(ns int64, n int) int64 {
 	each := b.times[b.best]
 	first, up := int64(instant.Never), 0
 	for i := range b.instances {
-		if r := &b.instances[i]; r.state != down {
+		if r := &b.instances[i]; r.takes() {
 			up++
 			first = min(first, b.from(ns, r))
 		}
@@ -208,7 +208,7 @@ func (b *Batcher) from(ns int64, r *replica) int64 {
 func (b *Batcher) started(ns, t, each, n int64) bool {
 	count := int64(0)
 	for i := range b.instances {
-		if r := &b.instances[i]; r.state != down {
+		if r := &b.instances[i]; r.takes() {
 			if f := b.from(ns, r); f <= t {
 				if count += (t-f)/each + 1; count > n {
 					return true // without the rest of them the count stays in 64 bits

@@ -63,7 +63,7 @@ func newDoor(c doorConfig) (*door, error) {
 	within := c.slo * 4 / 5 // the rest is for what the batcher does not see: HTTP, and timers that are late
 	var err error
 	d.batcher, err = serving.NewBatcher(serving.BatcherConfig{
-		MaxBatch: c.batch, MaxDelay: 5 * time.Millisecond, SLO: within, Instances: c.max, Latency: c.curve,
+		MaxBatch: c.batch, MaxDelay: 5 * time.Millisecond, SLO: within, Instances: c.max, Down: c.max, Latency: c.curve,
 	})
 	if err != nil || c.min == c.max {
 		return d, err
@@ -180,7 +180,7 @@ func (d *door) done(now time.Time, r *replica, outputs []int) {
 	r.batch = nil
 	d.note(d.batcher.Done(now, r.instance))
 	if r.draining {
-		d.drop(now, r) // before the next Step, which would give it another batch
+		d.drop(now, r)
 	}
 }
 

@@ -50,12 +50,8 @@ func (d *door) there() []*replica {
 	return slices.DeleteFunc(slices.Clone(d.replicas), func(r *replica) bool { return r == nil })
 }
 
-// begin has as many replicas as there always are, ready at once. The batcher takes all instances for ready at first.
+// begin has as many replicas as there always are, ready at once.
 func (d *door) begin(now time.Time) {
-	for i := range d.replicas {
-		_, err := d.batcher.Down(now, i, nil)
-		d.note(err)
-	}
 	for range d.min {
 		d.start(now, 0)
 	}
@@ -93,6 +89,7 @@ func (d *door) run(r *replica, load time.Duration) {
 // drain has a replica go when it is done with its batch.
 func (d *door) drain(now time.Time, r *replica) {
 	r.draining = true
+	d.note(d.batcher.Drain(now, r.instance))
 	if r.batch == nil {
 		d.drop(now, r)
 	}
@@ -103,8 +100,6 @@ func (d *door) drop(now time.Time, r *replica) {
 	close(r.work)
 	d.replicas[r.instance] = nil
 	d.books.cost += now.Sub(r.started)
-	_, err := d.batcher.Down(now, r.instance, nil)
-	d.note(err)
 }
 
 // tell has the loop do something, and says whether there still is a loop.
