@@ -19,7 +19,7 @@ func TestDominates(t *testing.T) {
 func TestEverySettingPlays(t *testing.T) {
 	q, err := serve.Day{Seed: 1, Span: 5 * time.Minute, Period: 5 * time.Minute, Peak: 4}.Requests()
 	require.NoError(t, err)
-	points, err := plane(objectives[1], settings(true), q)
+	points, err := plane(objectives[1], settings(objectives[1], true), q)
 	require.NoError(t, err)
 	for _, p := range points {
 		require.Positive(t, p.gpuTime, p.rule)

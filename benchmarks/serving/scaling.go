@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,10 @@ const (
 	loadTime = 40 * time.Second
 	servers  = 96
 	gpus     = 2
+	initial  = 8            // replicas
+	ours     = "high-water" // the rule that is judged
+	second   = "forecast"   // another of ours
+	madeUp   = "made-up"    // the load where there is no trace
 )
 
 // objective is what requests are to keep, and the iterations that it allows.
@@ -50,32 +55,44 @@ type point struct {
 	gpuTime  time.Duration
 }
 
+// published says whether p is of a rule as it comes out of the box.
+func (s setting) published() bool {
+	return s.rule == "kpa" && s.knob == "70" || s.rule == "queue-length" && s.knob == "2"
+}
+
 func (p point) dominates(q point) bool {
 	return p.attained >= q.attained && p.gpuTime <= q.gpuTime && (p.attained > q.attained || p.gpuTime < q.gpuTime)
 }
 
-func settings(quick bool) (out []setting) {
-	add := func(rule string, value autoscale.Rule, knob int64) {
-		out = append(out, setting{rule, fmt.Sprint(knob), value})
-	}
-	every := func(values ...int64) []int64 {
+// settings are those of all rules, of which quick plays few. The first of a rule is its default; that of KPA and of Ray
+// Serve is the published one. The knob of ours goes in steps of a twentieth of a decade.
+func settings(o objective, quick bool) (out []setting) {
+	add := func(rule string, few int, value func(n int64) autoscale.Rule, knobs ...int64) {
 		if quick {
-			return values[:min(len(values), 3)]
+			knobs = knobs[:few]
 		}
-		return values
+		for _, n := range knobs {
+			out = append(out, setting{rule, fmt.Sprint(n), value(n)})
+		}
 	}
-	for _, q := range every(800, 950, 300, 500, 100, 900, 990) {
-		add("ours", autoscale.Predictive{Load: loadTime, Quantile: int(q)}, q)
-	}
-	for _, n := range every(70, 20, 40, 10, 15, 30) {
-		add("kpa", autoscale.KPA{Target: n * 1000}, n)
-	}
-	for _, n := range every(2, 20, 40, 10, 15, 30) {
-		add("queue-length", autoscale.QueueLength{Target: n * 1000}, n)
-	}
-	for _, n := range every(2000, 3000, 1000, 1500, 2500) {
-		add("head-room", autoscale.HeadRoom{PerReplica: n, Growth: 2000, Load: loadTime}, n)
-	}
+	add(ours, 4, func(n int64) autoscale.Rule {
+		return autoscale.HighWater{Load: loadTime, Use: int(n), Wait: o.ttft}
+	}, 630, 800, 1250, 2000, 400, 450, 500, 560, 710, 900, 1000, 1120, 1400, 1600, 1800, 2240, 2500)
+	add("kpa", 2, func(n int64) autoscale.Rule {
+		return autoscale.KPA{Target: n * 1000}
+	}, 70, 20, 10, 15, 30, 40, 50, 100)
+	add("queue-length", 2, func(n int64) autoscale.Rule {
+		return autoscale.QueueLength{Target: n * 1000}
+	}, 2, 20, 5, 10, 15, 30, 40, 60)
+	add("queue-length, 60 s", 1, func(n int64) autoscale.Rule {
+		return autoscale.QueueLength{Target: n * 1000, Down: time.Minute}
+	}, 20, 2, 5, 10, 15, 30, 40, 60)
+	add("head-room", 2, func(n int64) autoscale.Rule {
+		return autoscale.HeadRoom{PerReplica: n, Growth: 2000, Load: loadTime}
+	}, 3000, 2000, 1000, 1500, 2500, 3500, 4000, 5000)
+	add(second, 1, func(n int64) autoscale.Rule {
+		return autoscale.Predictive{Load: loadTime, Quantile: int(n)}
+	}, 800, 500, 950)
 	return out
 }
 
@@ -91,9 +108,9 @@ func model(o objective) (llm.Config, autoscale.Tokens, error) {
 		Blocks: 22_000, MaxSequences: 256, TokenBudget: o.budget, DisableCache: true, Cost: cost,
 		Classes: []llm.Class{{TTFT: o.ttft, TPOT: o.tpot}},
 	}
-	// What a replica can do, from its cost: weights are read in every step, a prompt takes arithmetic.
+	// What a replica can do, from its cost: with its steps full of prompts, arithmetic hides the reading of weights.
 	tokens := autoscale.Tokens{
-		Step: cost.Overhead + cost.Weights, Sequence: cost.KV * 1500 / 1_000_000, PromptToken: cost.Token / 1_000_000,
+		Step: cost.Overhead, Sequence: cost.Token / 1_000_000, PromptToken: cost.Token / 1_000_000,
 		PerToken: o.tpot, Cache: 22_000 * 16,
 	}
 	return engine, tokens, nil
@@ -115,7 +132,7 @@ func streams(b *harness.Bench, folder string) ([]stream, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			b.Note("without the Azure LLM trace a made-up swelling load is replayed")
 			q, err := serve.Day{Seed: b.Seed, Span: time.Hour, Period: 30 * time.Minute, Peak: 40}.Requests()
-			return []stream{{"made-up", q}}, err
+			return []stream{{madeUp, q}}, err
 		}
 		if err != nil {
 			return nil, err
@@ -134,7 +151,7 @@ func streams(b *harness.Bench, folder string) ([]stream, error) {
 
 // play replays a stream by a setting; the second half counts.
 func play(o objective, s setting, q []serve.Request) (point, error) {
-	engine, tokens, err := model(o)
+	_, tokens, err := model(o)
 	if err != nil {
 		return point{}, err
 	}
@@ -145,14 +162,25 @@ func play(o objective, s setting, q []serve.Request) (point, error) {
 	if err != nil {
 		return point{}, err
 	}
-	half := q[len(q)-1].At / 2
-	r, err := serve.Run(serve.Config{
-		Engine: engine, GPUs: gpus, Servers: servers, Initial: 8, Load: loadTime, Cuts: []time.Duration{half},
-	}, q, scaler)
+	p, err := playBy(o, scaler, q)
+	p.setting = s
+	return p, err
+}
+
+// playBy replays a stream by any scaler.
+func playBy(o objective, by serve.Scaler, q []serve.Request) (point, error) {
+	engine, _, err := model(o)
 	if err != nil {
 		return point{}, err
 	}
-	return point{s, r.Parts[1].Attainment(), r.Parts[1].GPUTime}, nil
+	half := q[len(q)-1].At / 2
+	r, err := serve.Run(serve.Config{
+		Engine: engine, GPUs: gpus, Servers: servers, Initial: initial, Load: loadTime, Cuts: []time.Duration{half},
+	}, q, by)
+	if err != nil {
+		return point{}, err
+	}
+	return point{attained: r.Parts[1].Attainment(), gpuTime: r.Parts[1].GPUTime}, nil
 }
 
 // plane plays all settings, as many at once as there are processors.
@@ -171,24 +199,30 @@ func plane(o objective, all []setting, q []serve.Request) ([]point, error) {
 	return points, errors.Join(errs...)
 }
 
-func scaling(b *harness.Bench, folder string) error {
+func scaling(b *harness.Bench, folder, loads string) error {
 	all, err := streams(b, folder)
 	if err != nil {
 		return err
 	}
 	for _, s := range all {
+		if !named(loads, s.name) && s.name != madeUp {
+			continue
+		}
 		for _, o := range objectives {
-			points, err := plane(o, settings(b.Quick), s.requests)
+			points, err := plane(o, settings(o, b.Quick), s.requests)
 			if err != nil {
 				return err
 			}
 			judge(b, s.name+"/"+o.name, points)
+			if err := distance(b, s.name+"/"+o.name, o, s.requests, points); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// judge prints a plane and its verdict.
+// judge prints a plane and its verdict: high-water against what others published. The other rule of ours is shown only.
 func judge(b *harness.Bench, name string, points []point) {
 	b.Printf("\n%s\n", name)
 	table := harness.Table{Head: []string{"rule", "knob", "attained", "GPU-s", "dominated by"}}
@@ -196,22 +230,30 @@ func judge(b *harness.Bench, name string, points []point) {
 	for _, p := range points {
 		by := ""
 		for _, q := range points {
-			if q.dominates(p) && (p.rule == "ours") != (q.rule == "ours") {
+			if q.dominates(p) && (p.rule == ours) != (q.rule == ours) && (p.rule != ours || q.rule != second) {
 				by = q.rule + " " + q.knob
 				break
 			}
 		}
 		switch {
-		case p.rule == "ours" && by != "":
+		case p.rule == second:
+		case p.rule == ours && by != "":
 			lost++
-		case p.rule != "ours" && by == "":
+		case p.rule != ours && by == "":
 			left[p.rule] = true
-		case p.rule != "ours":
+		case p.rule != ours:
 			beaten[p.rule] = true
 		}
 		table.Add(p.rule, p.knob, fmt.Sprintf("%.4f", p.attained), fmt.Sprintf("%.0f", p.gpuTime.Seconds()), by)
 	}
 	b.Table(&table)
+	published := 0
+	for _, p := range points {
+		if p.published() && slices.ContainsFunc(points, func(q point) bool { return q.rule == ours && q.dominates(p) }) {
+			published++
+		}
+	}
+	b.Result(name+": of two published defaults, those that ours dominates", float64(published), "rules")
 	rules := 0
 	for rule := range beaten { // counted only
 		if !left[rule] {

@@ -1,12 +1,13 @@
 package autoscale
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
-// Config configures a Scaler. Rule is needed, and with Predictive Demand.Capacity.
+// Config configures a Scaler. Rule is needed, and with Predictive and HighWater Demand.Capacity.
 type Config struct {
 	Rule   Rule          `json:"-"`                // Rule says how many replicas the service needs.
 	Demand Demand        `json:"demand,omitzero"`  // Demand is how the load is measured in replicas and forecast; the zero value is not at all.
@@ -33,7 +34,7 @@ type Demand struct {
 // Validate reports every fault of c, joined. A rule that would thrash is one: see QueueLength.
 func (c Config) Validate() error {
 	f := faults{op: "config"}
-	if c.Rule == nil {
+	if absent(c.Rule) {
 		f.bad("Rule", "nil", "is needed")
 	} else if err := c.Rule.Validate(); err != nil {
 		f.errs = append(f.errs, err)
@@ -51,6 +52,9 @@ func (c Config) Validate() error {
 	if c.Steady.Delayed.State.Known || c.Steady.RateLimited.State.Known || c.Steady.Cooldown.State.Known {
 		f.bad("Steady", "", "has been used: its state is not zero")
 	}
+	if c.Demand.Capacity != nil && absent(c.Demand.Capacity) {
+		f.bad("Demand.Capacity", "nil", "is a pointer to nothing")
+	}
 	if err := f.err(); err != nil {
 		return err // what follows goes by values that are in range
 	}
@@ -62,13 +66,19 @@ func (c Config) Validate() error {
 	return f.err()
 }
 
+// absent says whether v is nil, or a pointer or function that is, whose methods would panic.
+func absent(v any) bool {
+	r := reflect.ValueOf(v)
+	return v == nil || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func) && r.IsNil()
+}
+
 // demand checks what is to be forecast.
 func (c Config) demand(f *faults) {
 	horizons := c.horizons()
 	switch v, checks := c.Demand.Capacity.(interface{ Validate() error }); {
 	case c.Demand.Capacity == nil:
-		if len(horizons) > 0 {
-			f.bad("Demand.Capacity", "nil", "is needed by Predictive and for loans")
+		if _, water := c.Rule.filled().(HighWater); water || len(horizons) > 0 {
+			f.bad("Demand.Capacity", "nil", "is needed by Predictive, by HighWater and for loans")
 		}
 		return
 	case checks:

@@ -14,6 +14,30 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) // immutable
 
 func Example() {
 	s, err := autoscale.New(autoscale.Config{
+		Rule: autoscale.HighWater{Load: 40 * time.Second, Wait: time.Second},
+		Demand: autoscale.Demand{Capacity: autoscale.Tokens{
+			Step: 20 * time.Millisecond, Sequence: time.Millisecond, PromptToken: 100 * time.Microsecond, PerToken: 60 * time.Millisecond,
+		}},
+		Steady: policy.Steady{Bounded: policy.Bounded{Min: 1, Max: 64}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := start
+	fleet := autoscale.Fleet{Ready: []autoscale.Replica{{ID: "r1"}}}
+	for range 60 { // ten minutes of 20 requests a second, each of 1000 tokens that make 200
+		now = now.Add(10 * time.Second)
+		err = s.Observe(now, autoscale.Sample{Requests: 200, Prompt: 200_000, Finished: 200, Output: 40_000, Ongoing: 200})
+	}
+	d, err := s.Decide(now, fleet)
+	fmt.Println(d.Want, d.Add, d.Remove, d.Why.Reason, d.Why.Load, err)
+	// Output:
+	// 15 14 [] rule 9079 <nil>
+}
+
+func ExamplePredictive() {
+	s, err := autoscale.New(autoscale.Config{
 		Rule: autoscale.Predictive{Load: 40 * time.Second},
 		Demand: autoscale.Demand{Capacity: autoscale.Tokens{
 			Step: 20 * time.Millisecond, Sequence: time.Millisecond, PromptToken: 100 * time.Microsecond, PerToken: 60 * time.Millisecond,

@@ -1,5 +1,7 @@
 package autoscale
 
+import "github.com/lockstep-gpu/lockstep/internal/int128"
+
 // fine is how many steps a unit of load has inside forecasts, so that smoothing does not stick at whole ones.
 const fine = 1 << 10
 
@@ -82,7 +84,7 @@ func (s *series) repeat(load int64, season int) (usual int64) {
 	switch {
 	case s.N < int64(season)-1:
 	case s.N == int64(season)-1:
-		mean := s.Sum * fine / int64(season)
+		mean := int128.MulDiv(s.Sum, fine, int64(season))
 		for p, v := range s.Last {
 			s.Season[p] = v*fine - mean
 		}
@@ -93,7 +95,7 @@ func (s *series) repeat(load int64, season int) (usual int64) {
 		}
 		usual = s.Season[phase]
 	default:
-		above := load*fine - s.Sum*fine/int64(season)
+		above := load*fine - int128.MulDiv(s.Sum, fine, int64(season))
 		s.Season[phase] += scale(above-s.Season[phase], follow)
 	}
 	return usual

@@ -43,12 +43,12 @@ func (h HeadRoom) room() int64 { return int128.MulDivUp(h.Growth, int64(h.Load),
 func (h HeadRoom) Delta(load int64, n int) int {
 	have := int64(min(max(n, 0), MaxReplicas))
 	capacity := have * h.PerReplica // at most 2^20 × 10^12: it fits
-	need := max(load, 0) + int128.MulDivUp(capacity, h.room(), thousand*thousand)
+	need := add(max(load, 0), int128.MulDivUp(capacity, h.room(), thousand*thousand))
 	if need > capacity {
 		return int(min(int128.MulDivUp(need-capacity, 1, h.PerReplica), MaxReplicas-have))
 	}
 	less := capacity - h.PerReplica
-	if have > 0 && max(load, 0)+int128.MulDivUp(less, h.room(), thousand*thousand) <= less {
+	if have > 0 && add(max(load, 0), int128.MulDivUp(less, h.room(), thousand*thousand)) <= less {
 		return -1
 	}
 	return 0

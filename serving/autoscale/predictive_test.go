@@ -141,17 +141,23 @@ func TestSizesStayLegal(t *testing.T) {
 
 // FuzzRestore holds that no bytes make a Scaler that panics.
 func FuzzRestore(f *testing.F) {
-	cfg := everyRule()["predictive"]
-	cfg.Demand.Errors, cfg.Demand.Season = 16, 3
-	s := newScaler(f, cfg)
-	f.Add(snapshottest.Body(f, snapshottest.Save(f, s.Snapshot)))
-	for i := range 30 {
-		observe(f, s, at(time.Duration(i)*3*time.Second), Sample{Source: fmt.Sprint(i % 2), Requests: int64(i), Ongoing: 3, Queued: 1})
-		decide(f, s, at(time.Duration(i)*3*time.Second), fleet(i%4, 0))
+	rules := []string{"predictive", "high-water"}
+	config := func(rule uint8) Config {
+		cfg := everyRule()[rules[int(rule)%len(rules)]]
+		cfg.Demand.Errors, cfg.Demand.Season = 16, 3
+		return cfg
 	}
-	f.Add(snapshottest.Body(f, snapshottest.Save(f, s.Snapshot)))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		s, err := Restore(cfg, bytes.NewReader(snapshottest.Frame(t, format, version, body)))
+	for rule := range uint8(len(rules)) {
+		s := newScaler(f, config(rule))
+		f.Add(rule, snapshottest.Body(f, snapshottest.Save(f, s.Snapshot)))
+		for i := range 30 {
+			observe(f, s, at(time.Duration(i)*3*time.Second), Sample{Source: fmt.Sprint(i % 2), Requests: int64(i), Ongoing: 3, Queued: 1})
+			decide(f, s, at(time.Duration(i)*3*time.Second), fleet(i%4, 0))
+		}
+		f.Add(rule, snapshottest.Body(f, snapshottest.Save(f, s.Snapshot)))
+	}
+	f.Fuzz(func(t *testing.T, rule uint8, body []byte) {
+		s, err := Restore(config(rule), bytes.NewReader(snapshottest.Frame(t, format, version, body)))
 		if err != nil {
 			return
 		}

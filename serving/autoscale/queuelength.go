@@ -53,11 +53,11 @@ func (q QueueLength) Scale(total int64, current int) int {
 	if current <= 0 {
 		return int(min(want, MaxReplicas))
 	}
-	n := int64(current)
+	n := int64(min(current, MaxReplicas))
 	exact := n * q.Target // total at which nothing changes
 	if total >= exact {
 		step := int128.MulDivUp(total-exact, q.UpFactor, thousand)
-		return int(min(n+int128.MulDivUp(step, 1, q.Target), MaxReplicas))
+		return int(min(add(n, int128.MulDivUp(step, 1, q.Target)), MaxReplicas))
 	}
 	scaled := n - int128.MulDiv(exact-total, q.DownFactor, thousand*q.Target)
 	if scaled == n && want < n {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockstep-gpu/lockstep/policy"
 )
 
-// Rule says how many replicas a service needs: KPA, QueueLength, HeadRoom or Predictive. A Rule is a plain value; what
+// Rule says how many replicas a service needs: KPA, QueueLength, HeadRoom, Predictive or HighWater. A Rule is a plain value; what
 // it has to remember the Scaler keeps. It is not for others to implement: [policy.Steady] does by itself for a rule of
 // one's own.
 type Rule interface {
@@ -40,8 +40,10 @@ type signals struct {
 	queued   time.Duration // how long a replica is busy with those that wait
 	level    *mean         // of ongoing
 	arrivals *mean
-	forecast *Forecaster // nil without Demand
-	open     int64       // what the slot that is not over yet comes to so far, in thousandths of a replica
+	forecast *Forecaster   // nil without Demand
+	water    *water        // nil unless the rule is HighWater
+	present  time.Duration // how long a replica would be busy with all requests that there are, for water
+	open     int64         // what the slot that is not over yet comes to so far, in thousandths of a replica
 }
 
 // count returns how many replicas there are or soon will be.

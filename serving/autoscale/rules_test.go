@@ -58,10 +58,11 @@ func everyRule() map[string]Config {
 		"queue":      {Rule: QueueLength{Target: 800, Down: time.Minute}},
 		"headroom":   {Rule: HeadRoom{PerReplica: 10_000, Growth: 5_000, Load: 30 * time.Second}},
 		"predictive": {Rule: Predictive{Load: 30 * time.Second}, Demand: d},
+		"high-water": {Rule: HighWater{Load: 30 * time.Second, Wait: 2 * time.Second}, Demand: d},
 	}
 }
 
-var ruleNames = []string{"kpa", "queue", "headroom", "predictive"}
+var ruleNames = []string{"kpa", "queue", "headroom", "predictive", "high-water"}
 
 // TestKPAOfKnative is the arithmetic of Knative's tests, by hand.
 func TestKPAOfKnative(t *testing.T) {

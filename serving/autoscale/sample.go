@@ -3,6 +3,7 @@ package autoscale
 import (
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
@@ -24,7 +25,7 @@ const (
 // the source's last sample, Ongoing and Queued are how many there are now; those of
 // all sources together count as 2 × 10^9 where they are more. Every figure is at least 0.
 type Sample struct {
-	Source   string `json:"source,omitempty"`   // Source is who tells; its next sample replaces Ongoing and Queued. "" is a source like others.
+	Source   string `json:"source,omitempty"`   // Source is who tells; its next sample replaces Ongoing and Queued. UTF-8; "" is a source like others.
 	Requests int64  `json:"requests,omitempty"` // Requests is how many arrived.
 	Prompt   int64  `json:"prompt,omitempty"`   // Prompt is how many tokens their prompts have; 0 where requests have none.
 	Finished int64  `json:"finished,omitempty"` // Finished is how many requests ended.
@@ -38,6 +39,9 @@ func (s Sample) Validate() error {
 	f := faults{op: "sample"}
 	if len(s.Source) > lockstep.MaxIDLength {
 		f.bad("Source", errtext.Quote(s.Source), "want at most "+strconv.Itoa(lockstep.MaxIDLength)+" bytes")
+	}
+	if !utf8.ValidString(s.Source) {
+		f.bad("Source", errtext.Quote(s.Source), "is not UTF-8") // two such would be one once they are saved
 	}
 	f.count("Requests", s.Requests, 0, maxCount)
 	f.count("Prompt", s.Prompt, 0, maxTokens)
@@ -116,9 +120,9 @@ type Why struct {
 	Reason  lockstep.Reason `json:"reason"`            // Reason is what decided Want last.
 	Rule    int             `json:"rule"`              // Rule is what the rule asked for.
 	Need    int64           `json:"need"`              // Need is that before rounding, in thousandths of a replica.
-	Load    int64           `json:"load,omitempty"`    // Load is what the rule took for the present load, in thousandths: requests at once (KPA, QueueLength), requests a second (HeadRoom) or replicas (Predictive).
-	Bound   int64           `json:"bound,omitempty"`   // Bound is what the load is forecast to stay below while a replica loads, in thousandths of a replica; Predictive only.
-	Backlog int64           `json:"backlog,omitempty"` // Backlog is what catching up takes besides, in the same unit; Predictive only.
+	Load    int64           `json:"load,omitempty"`    // Load is what the rule took for the present load, in thousandths: requests at once (KPA, QueueLength), requests a second (HeadRoom) or replicas (Predictive; HighWater, over one Load).
+	Bound   int64           `json:"bound,omitempty"`   // Bound is what the load is forecast to stay below while a replica loads (Predictive), or its mark (HighWater), in thousandths of a replica; 0 otherwise.
+	Backlog int64           `json:"backlog,omitempty"` // Backlog is what catching up takes besides, in the same unit; 0 of other rules than these.
 	Current int             `json:"current"`           // Current is how many were ready or starting.
 	Held    policy.Held     `json:"held,omitempty"`    // Held is the decorator of Config.Steady that keeps Want from what the rule asked for.
 }
@@ -128,7 +132,7 @@ const (
 	ReasonRule      lockstep.Reason = "rule"       // ReasonRule: the rule's own number.
 	ReasonPanic     lockstep.Reason = "panic"      // ReasonPanic: KPA panics, and lowers nothing.
 	ReasonBacklog   lockstep.Reason = "backlog"    // ReasonBacklog: requests wait, or will, and are to be caught up with.
-	ReasonForecast  lockstep.Reason = "forecast"   // ReasonForecast: a lower number would not do for long.
+	ReasonForecast  lockstep.Reason = "forecast"   // ReasonForecast: a lower number would not do for long, or a mark of HighWater stands.
 	ReasonLoading   lockstep.Reason = "loading"    // ReasonLoading: HeadRoom changes nothing while replicas load.
 	ReasonSteady    lockstep.Reason = "steady"     // ReasonSteady: a decorator of Config.Steady or a delay of the rule; Held says which.
 	ReasonNoSamples lockstep.Reason = "no-samples" // ReasonNoSamples: nobody told anything of late, so nothing changes.

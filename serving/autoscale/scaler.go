@@ -2,10 +2,8 @@ package autoscale
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -30,30 +28,12 @@ type Scaler struct {
 	arrivals mean
 	memory   memory
 	usual    usual
-	slot     int64 // the number of the one that is open, counted from 1970; -1 before the first sample
-	busy     int64 // what its traffic keeps a replica busy for, in nanoseconds
-	partial  bool  // it began before the first sample
-	forecast *Forecaster
+	slot     int64       // the number of the one that is open, counted from 1970; -1 before the first sample
+	busy     int64       // what its traffic keeps a replica busy for, in nanoseconds
+	partial  bool        // it began before the first sample
+	forecast *Forecaster // nil unless something is forecast
+	water    *water      // nil unless the rule is HighWater
 }
-
-// gauge is what a source told last of how many requests there are. They are kept by source.
-type gauge struct {
-	Source  string `json:"source"`
-	At      int64  `json:"at"`
-	Ongoing int64  `json:"ongoing"`
-	Queued  int64  `json:"queued"`
-}
-
-// usual is what requests are like: sums that fade.
-type usual struct {
-	Requests int64 `json:"requests"`
-	Prompt   int64 `json:"prompt"`
-	Finished int64 `json:"finished"`
-	Output   int64 `json:"output"`
-}
-
-// fadeAt is how many requests make the past count half.
-const fadeAt = 1 << 12
 
 // New returns a Scaler that knows of nothing yet.
 func New(cfg Config) (*Scaler, error) {
@@ -68,6 +48,9 @@ func New(cfg Config) (*Scaler, error) {
 			return nil, err
 		}
 		s.forecast = f
+	}
+	if h, ok := cfg.Rule.(HighWater); ok {
+		s.water = newWater(h)
 	}
 	return s, nil
 }
@@ -109,21 +92,6 @@ func (s *Scaler) Observe(now time.Time, sample Sample) error {
 	return nil
 }
 
-// source returns where the gauge of a source is, or belongs.
-func (s *Scaler) source(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.gauges, name, func(g gauge, name string) int { return strings.Compare(g.Source, name) })
-}
-
-// expired returns how many gauges have.
-func (s *Scaler) expired(now int64) (n int) {
-	for _, g := range s.gauges {
-		if now-g.At > int64(s.cfg.Expiry) {
-			n++
-		}
-	}
-	return n
-}
-
 // advance lets time pass: counts that expire on the way stop to count when they do, not when somebody looks.
 func (s *Scaler) advance(now int64) {
 	if s.level.Width == 0 {
@@ -132,69 +100,27 @@ func (s *Scaler) advance(now int64) {
 		s.arrivals.begin(now/1000, rate)
 		s.told, s.active = now, now
 	}
-	for {
-		first := int64(math.MaxInt64)
-		for _, g := range s.gauges {
-			first = min(first, instant.Add(g.At, s.cfg.Expiry))
-		}
-		if first >= now {
-			break
-		}
-		s.level.advance(max(first/1000, s.level.Last), 0)
-		s.gauges = slices.DeleteFunc(s.gauges, func(g gauge) bool { return instant.Add(g.At, s.cfg.Expiry) <= first })
-		s.level.Value = s.ongoing()
-	}
+	s.expire(now)
 	s.level.advance(now/1000, 0)
 	s.arrivals.advance(now/1000, 0)
 	s.now = now
 }
 
-// ongoing returns how many requests there are.
-func (s *Scaler) ongoing() int64 { return ongoing(s.gauges) }
-
-// ongoing adds up gauges, and holds the sum at maxOngoing.
-func ongoing(gauges []gauge) (n int64) {
-	for _, g := range gauges {
-		n += g.Ongoing + g.Queued // at most 2^16 × 2 × 10^9
-	}
-	return min(n, maxOngoing)
-}
-
-func (u *usual) add(s Sample) {
-	u.Requests += s.Requests
-	u.Prompt += s.Prompt
-	u.Finished += s.Finished
-	u.Output += s.Output
-	for u.Requests > fadeAt {
-		u.Requests, u.Prompt = u.Requests/2, u.Prompt/2
-	}
-	for u.Finished > fadeAt {
-		u.Finished, u.Output = u.Finished/2, u.Output/2
-	}
-}
-
-// traffic returns what n requests are expected to be, with that many tokens of prompts if these are known.
-func (u *usual) traffic(n, prompt int64) Traffic {
-	t := Traffic{Requests: n, Prompt: prompt}
-	if prompt < 0 && u.Requests > 0 {
-		t.Prompt = int128.MulDivUp(n, u.Prompt, u.Requests)
-	}
-	if u.Finished > 0 {
-		t.Output = int128.MulDivUp(n, u.Output, u.Finished)
-	}
-	t.Prompt = max(t.Prompt, 0)
-	return t
-}
-
 // book puts the load of a sample where it belongs. What came after slots without a sample came in during all of them;
 // but after more than Expiry nobody knows, and they are skipped.
 func (s *Scaler) book(now int64, sample Sample) {
-	if s.forecast == nil {
+	if s.forecast == nil && s.water == nil {
 		return
 	}
 	busy := int64(0)
 	if sample.Requests > 0 {
 		busy = max(int64(s.cfg.Demand.Capacity.Busy(s.usual.traffic(sample.Requests, sample.Prompt))), 0)
+	}
+	if s.water != nil {
+		s.water.add(now, time.Duration(busy))
+	}
+	if s.forecast == nil {
+		return
 	}
 	slot := now / int64(s.cfg.Demand.Slot)
 	gap := slot - s.slot
@@ -212,11 +138,11 @@ func (s *Scaler) book(now int64, sample Sample) {
 		for i := int64(1); i < gap && i <= maxSeason; i++ { // after a whole season without samples it may begin anywhere
 			if long {
 				s.forecast.Skip()
-				continue
+			} else {
+				s.close(share)
 			}
-			s.close(share)
-			busy -= share
 		}
+		busy -= share * (gap - 1)
 		s.slot, s.busy, s.partial = slot, 0, false
 	}
 	s.busy = add(s.busy, busy)
@@ -264,10 +190,13 @@ func (s *Scaler) Decide(now time.Time, fleet Fleet) (Decision, error) {
 func (s *Scaler) decide(d *Decision, fleet Fleet, have int) error {
 	sig := &signals{
 		now: s.now, ready: len(fleet.Ready), starting: len(fleet.Starting), ongoing: s.ongoing(),
-		level: &s.level, arrivals: &s.arrivals, forecast: s.forecast, open: s.open(),
+		level: &s.level, arrivals: &s.arrivals, forecast: s.forecast, water: s.water, open: s.open(),
 	}
 	if n := s.waiting(); n > 0 && s.forecast != nil {
 		sig.queued = max(s.cfg.Demand.Capacity.Busy(s.usual.traffic(n, unknown)), 0)
+	}
+	if s.water != nil {
+		sig.present = max(s.cfg.Demand.Capacity.Busy(s.usual.traffic(sig.ongoing, unknown)), 0)
 	}
 	p := s.cfg.Rule.propose(sig, &s.memory)
 	d.Why = Why{Reason: p.reason, Rule: p.n, Need: p.need, Load: p.load, Bound: p.bound, Backlog: p.backlog, Current: have}
@@ -286,14 +215,6 @@ func (s *Scaler) decide(d *Decision, fleet Fleet, have int) error {
 	}
 	s.zero(d, have, quiet)
 	return nil
-}
-
-// waiting returns how many requests wait.
-func (s *Scaler) waiting() (n int64) {
-	for _, g := range s.gauges {
-		n += g.Queued
-	}
-	return n
 }
 
 // wishOf returns what steadying goes by: the need before rounding where the rule's number is that rounded up.
@@ -326,13 +247,16 @@ func (s *Scaler) one() int {
 	return b.Legal(1)
 }
 
-// expected says that a load is forecast, so that a service that is idle now keeps what it will need: a hundredth of a
-// replica at least, since a forecast that fades never quite reaches nothing.
+// expected says that a load is forecast or a mark stands, so that a service that is idle now keeps what it will need: a
+// hundredth of a replica at least, since a forecast that fades never quite reaches nothing.
 func (s *Scaler) expected() bool {
-	if s.forecast == nil {
-		return false
+	load := int64(0)
+	switch {
+	case s.water != nil:
+		load, _ = s.water.highest(s.now)
+	case s.forecast != nil:
+		load, _ = s.forecast.Point(0)
 	}
-	load, _ := s.forecast.Point(0)
 	return load > thousand/100
 }
 

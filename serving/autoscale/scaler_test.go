@@ -34,6 +34,12 @@ func TestBadConfigs(t *testing.T) {
 		"loan, no capacity":   {Rule: KPA{}, Loan: LoanConfig{PerReplica: 1000}},
 		"quantile":            {Rule: Predictive{Quantile: 1000}, Demand: Demand{Capacity: tenMS}},
 		"use":                 {Rule: Predictive{Use: 1001}, Demand: Demand{Capacity: tenMS}},
+		"water, no capacity":  {Rule: HighWater{}},
+		"water load":          {Rule: HighWater{Load: -1}, Demand: Demand{Capacity: tenMS}},
+		"water long":          {Rule: HighWater{Load: 25 * time.Hour}, Demand: Demand{Capacity: tenMS}},
+		"water hold":          {Rule: HighWater{Hold: time.Second}, Demand: Demand{Capacity: tenMS}},
+		"water use":           {Rule: HighWater{Use: 99}, Demand: Demand{Capacity: tenMS}},
+		"water wait":          {Rule: HighWater{Wait: -1}, Demand: Demand{Capacity: tenMS}},
 		"slot":                {Rule: Predictive{}, Demand: Demand{Capacity: tenMS, Slot: -1}},
 		"long":                {Rule: Predictive{Load: 24 * time.Hour}, Demand: Demand{Capacity: tenMS}},
 		"season":              {Rule: Predictive{}, Demand: Demand{Capacity: tenMS, Season: 1}},
@@ -199,9 +205,15 @@ func TestRestoreRefusesWhatWasNotSaved(t *testing.T) {
 // TestOrderOfFleetsAndSourcesDoesNotMatter permutes both.
 func TestOrderOfFleetsAndSourcesDoesNotMatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
+	for _, name := range ruleNames {
+		orderDoesNotMatter(t, r, name)
+	}
+}
+
+func orderDoesNotMatter(t *testing.T, r *rand.Rand, name string) {
 	var want []Decision
 	for perm := range 10 {
-		s := newScaler(t, everyRule()["predictive"])
+		s := newScaler(t, everyRule()[name])
 		var got []Decision
 		for i := range 30 {
 			now := at(time.Duration(i) * 5 * time.Second)
@@ -223,7 +235,7 @@ func TestOrderOfFleetsAndSourcesDoesNotMatter(t *testing.T) {
 		if perm == 0 {
 			want = got
 		}
-		require.Equal(t, want, got)
+		require.Equal(t, want, got, name)
 	}
 }
 

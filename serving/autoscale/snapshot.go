@@ -41,13 +41,14 @@ type image struct {
 	Partial  bool          `json:"partial,omitempty"`
 	Series   *series       `json:"series,omitempty"`
 	Tracks   []track       `json:"tracks,omitempty"`
+	Water    *water        `json:"water,omitempty"`
 }
 
 func (s *Scaler) image() *image {
 	img := &image{
 		Config: s.cfg, Kind: fmt.Sprintf("%T", s.cfg.Rule), Rule: s.cfg.Rule, Steady: s.steady, Now: s.now, Term: s.term, Seq: s.seq, Want: s.want,
 		Told: s.told, Active: s.active, Gauges: s.gauges, Level: s.level, Arrivals: s.arrivals, Memory: s.memory,
-		Usual: s.usual, Slot: s.slot, Busy: s.busy, Partial: s.partial,
+		Usual: s.usual, Slot: s.slot, Busy: s.busy, Partial: s.partial, Water: s.water,
 	}
 	if s.forecast != nil {
 		img.Series, img.Tracks = &s.forecast.s, s.forecast.tracks
@@ -78,7 +79,7 @@ func Restore(cfg Config, r io.Reader) (*Scaler, error) {
 		Rule   json.RawMessage `json:"rule"`
 	}
 	raw.image = &img
-	img.Series, img.Tracks = nil, nil
+	img.Series, img.Tracks, img.Water = nil, nil, nil
 	body, err := snapshot.ReadJSON(r, op, format, version, &raw)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func same(saved []byte, v any) bool {
 // load takes img in, or says what is impossible about it.
 func (s *Scaler) load(img *image) string {
 	for _, reason := range []string{
-		s.steadied(img), s.ranges(img), gaugesOf(img, int64(s.cfg.Expiry)), img.Level.bad(img), img.Arrivals.bad(img),
+		s.steadied(img), s.ranges(img), gaugesOf(img, int64(s.cfg.Expiry)), img.Level.bad(img.Now / 1000), img.Arrivals.bad(img.Now / 1000),
 	} {
 		if reason != "" {
 			return reason
@@ -128,6 +129,9 @@ func (s *Scaler) load(img *image) string {
 	s.now, s.term, s.seq, s.want, s.told, s.active = img.Now, img.Term, img.Seq, img.Want, img.Told, img.Active
 	s.gauges, s.level, s.arrivals, s.memory, s.usual = img.Gauges, img.Level, img.Arrivals, img.Memory, img.Usual
 	s.slot, s.busy, s.partial = img.Slot, img.Busy, img.Partial
+	if reason := s.water.take(img.Water, img.Told); reason != "" {
+		return reason
+	}
 	if s.forecast == nil {
 		if img.Series != nil || img.Tracks != nil {
 			return "forecasts that are not configured"
@@ -174,13 +178,16 @@ func mustJSON(v any) []byte {
 }
 
 func (u *usual) bad() bool {
-	return min(u.Requests, u.Prompt, u.Finished, u.Output) < 0 || max(u.Requests, u.Finished) > fadeAt || max(u.Prompt, u.Output) > 4*maxTokens
+	return min(u.Requests, u.Prompt, u.Finished, u.Output) < 0 || max(u.Requests, u.Finished) > fadeAt || max(u.Prompt, u.Output) > mostTokens
 }
 
 // gaugesOf says what is impossible about the gauges.
 func gaugesOf(img *image, expiry int64) string {
-	if len(img.Gauges) > maxSources {
+	switch {
+	case len(img.Gauges) > maxSources:
 		return "too many sources"
+	case len(img.Gauges) > 0 && (img.Level.Width == 0 || img.Arrivals.Width == 0):
+		return "a mean that has not begun"
 	}
 	for i, g := range img.Gauges {
 		switch {
@@ -198,10 +205,10 @@ func gaugesOf(img *image, expiry int64) string {
 	return ""
 }
 
-// bad says what is impossible about a mean.
-func (m *mean) bad(img *image) string {
+// bad says what is impossible about a mean that was summed up to last, in microseconds.
+func (m *mean) bad(last int64) string {
 	if m.Width == 0 {
-		if begun := len(m.Marks) != 0 || m.Value|m.Last|m.Start != 0 || m.Sum != 0; begun || len(img.Gauges) != 0 {
+		if len(m.Marks) != 0 || m.Value|m.Last|m.Start != 0 || m.Sum != 0 {
 			return "a mean that has not begun"
 		}
 		return ""
@@ -209,13 +216,16 @@ func (m *mean) bad(img *image) string {
 	switch {
 	case m.Width < 0 || m.Width > math.MaxInt64/(4*pieces) || m.Value < 0:
 		return "a mean out of range"
-	case len(m.Marks) == 0 || len(m.Marks) > 2*pieces+8 || m.Last != img.Now/1000 || m.Start < 0 || m.Start > m.Marks[0].At:
+	case len(m.Marks) == 0 || len(m.Marks) > 2*pieces+8 || m.Last != last || m.Start < 0 || m.Start > m.Marks[0].At:
 		return "a mean of another time"
 	}
-	for i, k := range m.Marks {
-		if i > 0 && (k.At <= m.Marks[i-1].At || k.Sum-m.Marks[i-1].Sum > math.MaxInt64) {
+	left := uint64(math.MaxInt64) // sums over windows fit
+	for i, k := range m.Marks[1:] {
+		step := k.Sum - m.Marks[i].Sum // they wrap around
+		if k.At <= m.Marks[i].At || step > left {
 			return "marks of a mean out of order"
 		}
+		left -= step
 	}
 	if last := m.Marks[len(m.Marks)-1]; last.At != m.Last || last.Sum != m.Sum {
 		return "a mean that does not end where it does"
