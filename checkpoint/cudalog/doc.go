@@ -51,10 +51,10 @@
 //
 // # Errors
 //
-// *lockstep.Error: ErrInvalid for a record that cannot be, ErrDuplicate for a new handle that is
-// not greater than all before it, ErrUnknown for one that is not there, ErrConflict for memory that overlaps other memory, and for a
-// plan that cannot be. checkpoint.ErrCorrupt for bytes that are no log. Nothing changes then. Replay returns what the
-// host's function returned, wrapped.
+// *lockstep.Error: ErrInvalid for a record that cannot be, ErrDuplicate for a new handle that is not greater than all
+// before it, ErrUnknown for one that is not there, ErrConflict for memory that overlaps other memory, for a plan that
+// cannot be, and for a replay of a log with limits. checkpoint.ErrCorrupt for bytes that are no log. Nothing changes
+// then. Replay returns what the host's function returned, wrapped.
 //
 // # Concurrency
 //
@@ -67,7 +67,8 @@
 //
 // # Limits
 //
-// The log says what to ask for again, not what is in the memory: that is the image's. It does not know pointers
+// The log says what to ask for again, not what is in the memory: that is the image's. One that was compacted, written
+// and read again knows no handles but those of its records: the shim keeps its own count, and goes on with that. It does not know pointers
 // inside memory or kernel arguments, which is why addresses must not change. Captured graphs, IPC handles, managed
 // memory and what other libraries keep inside themselves (communicators, workspaces) are for the shim to Refuse. The
 // driver's own process checkpoint (package checkpoint/cuda) needs none of this and is to be preferred where it is there.

@@ -2,7 +2,6 @@ package cudalog
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -156,7 +155,7 @@ func (l *Log) check(r *Record) error {
 	switch r.Op {
 	case Create, Set, Destroy:
 	case Refuse:
-		if r.Handle != 0 || len(r.Uses) > 0 {
+		if r.Handle != 0 {
 			return fault(lockstep.ErrInvalid, "Handle", number(r.Handle), "a refusal is about no object")
 		}
 	default:
@@ -189,10 +188,14 @@ func (r *Record) checkFields() error {
 		return fault(lockstep.ErrInvalid, "Owner", number(r.Owner), "only a new object has one")
 	case r.Key != 0 && r.Op != Set:
 		return fault(lockstep.ErrInvalid, "Key", strconv.FormatUint(r.Key, 10), "only a Set has one")
-	case len(r.Uses) > 0 && r.Op == Destroy:
-		return fault(lockstep.ErrInvalid, "Uses", strconv.Itoa(len(r.Uses)), "a Destroy uses nothing")
-	case !memory && (r.Addr != 0 || r.Size != 0 || r.Device != 0):
-		return fault(lockstep.ErrInvalid, "Addr", hex(r.Addr), "only new memory has an address, a size and a device")
+	case len(r.Uses) > 0 && r.Op != Create && r.Op != Set:
+		return fault(lockstep.ErrInvalid, "Uses", strconv.Itoa(len(r.Uses)), "only a Create and a Set use objects")
+	case !memory && r.Addr != 0:
+		return fault(lockstep.ErrInvalid, "Addr", hex(r.Addr), "only new memory has one")
+	case !memory && r.Size != 0:
+		return fault(lockstep.ErrInvalid, "Size", hex(r.Size), "only new memory has one")
+	case !memory && r.Device != 0:
+		return fault(lockstep.ErrInvalid, "Device", strconv.FormatUint(uint64(r.Device), 10), "only new memory has one")
 	case memory && (r.Addr == 0 || r.Size == 0 || r.Addr > MaxAddr || r.Size > MaxAddr-r.Addr):
 		return fault(lockstep.ErrInvalid, "Addr", hex(r.Addr)+" + "+hex(r.Size), "want a range above 0 that ends at "+hex(MaxAddr)+" at most")
 	}
@@ -394,11 +397,4 @@ func hex(v uint64) string    { return "0x" + strconv.FormatUint(v, 16) }
 // fault builds the error of a record.
 func fault(kind error, field, value, reason string) *lockstep.Error {
 	return &lockstep.Error{Kind: kind, Op: "cudalog: append", Field: field, Value: value, Reason: reason}
-}
-
-// sorted returns allocations by address.
-func sorted(list []Allocation) []Allocation {
-	out := slices.Clone(list)
-	slices.SortFunc(out, func(a, b Allocation) int { return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Handle, b.Handle)) })
-	return out
 }

@@ -355,6 +355,7 @@ func TestReserveAgainstEveryGranule(t *testing.T) {
 					bad = true
 				}
 				granules[b/granule] = a.Device
+				bad = bad || b < granule
 			}
 		}
 		for b := taken[0].Addr; b < taken[0].end(); b++ {

@@ -37,15 +37,15 @@ type Mapping struct {
 // Reserve plans how memory comes back at its addresses: granules that hold any of it are mapped on its device, and
 // ranges without a gap are reserved in one piece. granule is a power of two. taken is what the new process has at its
 // addresses already, as its memory map tells; a plan that would need any of it is ErrConflict, and so is one in which
-// a granule would be on two devices.
+// a granule would be on two devices, and one that would begin at address 0, which to the driver means any address.
 func Reserve(memory []Allocation, granule uint64, taken []Range) ([]Reservation, error) {
 	if granule == 0 || granule&(granule-1) != 0 || granule > MaxAddr {
 		return nil, unplanned(lockstep.ErrInvalid, "granule", hex(granule), "want a power of two")
 	}
 	var out []Reservation
 	var last Allocation
-	for i, a := range sorted(memory) {
-		at := "memory[" + strconv.Itoa(i) + "]"
+	for i, place := range byPlace(memory) {
+		a, at := memory[place], "memory["+strconv.Itoa(place)+"]"
 		if a.Addr == 0 || a.Size == 0 || a.Addr > MaxAddr || a.Size > MaxAddr-a.Addr {
 			return nil, unplanned(lockstep.ErrInvalid, at, hex(a.Addr)+" + "+hex(a.Size), "is no range")
 		}
@@ -55,11 +55,14 @@ func Reserve(memory []Allocation, granule uint64, taken []Range) ([]Reservation,
 		last = a
 		r := Range{Addr: a.Addr &^ (granule - 1)}
 		r.Size = (a.Addr+a.Size+granule-1)&^(granule-1) - r.Addr
+		if r.Addr == 0 {
+			return nil, unplanned(lockstep.ErrConflict, at, hex(a.Addr), "is in the granule at address 0")
+		}
 		if n := len(out); n == 0 || out[n-1].end() < r.Addr {
 			out = append(out, Reservation{Range: r, Maps: []Mapping{{r, a.Device, []Handle{a.Handle}}}})
 			continue
 		}
-		if err := extend(&out[len(out)-1], r, a); err != nil {
+		if err := extend(&out[len(out)-1], r, a, at); err != nil {
 			return nil, err
 		}
 	}
@@ -69,11 +72,23 @@ func Reserve(memory []Allocation, granule uint64, taken []Range) ([]Reservation,
 	return out, nil
 }
 
+// byPlace returns the places of allocations in a list, by address.
+func byPlace(memory []Allocation) []int {
+	out := make([]int, len(memory))
+	for i := range out {
+		out[i] = i
+	}
+	slices.SortFunc(out, func(i, k int) int {
+		return cmp.Or(cmp.Compare(memory[i].Addr, memory[k].Addr), cmp.Compare(memory[i].Handle, memory[k].Handle), cmp.Compare(i, k))
+	})
+	return out
+}
+
 // extend adds memory, in the granules r, to a reservation that touches them.
-func extend(to *Reservation, r Range, a Allocation) error {
+func extend(to *Reservation, r Range, a Allocation, at string) error {
 	m := &to.Maps[len(to.Maps)-1]
 	if m.end() > r.Addr && m.Device != a.Device {
-		return unplanned(lockstep.ErrConflict, "memory", hex(a.Addr), "shares a granule with memory of device "+strconv.Itoa(int(m.Device)))
+		return unplanned(lockstep.ErrConflict, at, hex(a.Addr), "shares a granule with memory of device "+strconv.Itoa(int(m.Device)))
 	}
 	switch {
 	case m.Device == a.Device:
@@ -88,13 +103,15 @@ func extend(to *Reservation, r Range, a Allocation) error {
 
 // free checks a plan against what is taken.
 func free(plan []Reservation, taken []Range) error {
+	for i, t := range taken {
+		if t.Size > 1<<64-1-t.Addr {
+			return unplanned(lockstep.ErrInvalid, "taken["+strconv.Itoa(i)+"]", hex(t.Addr)+" + "+hex(t.Size), "is no range")
+		}
+	}
 	taken = slices.Clone(taken)
 	slices.SortFunc(taken, func(a, b Range) int { return cmp.Or(cmp.Compare(a.Addr, b.Addr), cmp.Compare(a.Size, b.Size)) })
 	i := 0
 	for _, t := range taken {
-		if t.Size > 1<<64-1-t.Addr {
-			return unplanned(lockstep.ErrInvalid, "taken", hex(t.Addr)+" + "+hex(t.Size), "is no range")
-		}
 		for i < len(plan) && plan[i].end() <= t.Addr {
 			i++
 		}
@@ -122,9 +139,9 @@ func Active(a Allocation, used []Range, align uint64) ([]Range, error) {
 		return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "cudalog: active", Field: "a", Value: hex(a.Addr) + " + " + hex(a.Size), Reason: "is no range"}
 	}
 	var parts []Range
-	for _, u := range used {
+	for i, u := range used {
 		if u.Size > 1<<64-1-u.Addr {
-			return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "cudalog: active", Field: "used", Value: hex(u.Addr) + " + " + hex(u.Size), Reason: "is no range"}
+			return nil, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "cudalog: active", Field: "used[" + strconv.Itoa(i) + "]", Value: hex(u.Addr) + " + " + hex(u.Size), Reason: "is no range"}
 		}
 		lo, hi := max(u.Addr, a.Addr), min(u.end(), a.Addr+a.Size)
 		if lo >= hi {

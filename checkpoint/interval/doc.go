@@ -19,8 +19,9 @@
 //     lease.Config.TermFor takes.
 //   - [Quietest] finds the moment of a training step at which least memory is in use, from samples.
 //
-// Invariants: an interval is positive and within its clamps, and does not fall as C or M rises; a contract that holds
-// has a warning of at least the time needed, margin included.
+// Invariants: an interval is positive and within its clamps, or one whole step outside where there is none within; it
+// does not fall as C or M rises, but for Daly's where M passes C/2; a contract that holds has a warning of at least the
+// time needed, margin included.
 //
 // # Usage
 //
@@ -32,9 +33,9 @@
 // # Order of decision
 //
 // Check takes the shortest warning, the first of equal ones. Levels starts from the ratios of the independent
-// intervals and changes one by one, alone or with another that makes up for it, first levels first, while the loss falls. Quietest takes the least memory,
-// then the earliest moment. An advice leaves the last interval alone while the new one differs by less than
-// Config.Hysteresis.
+// intervals and changes one at a time, alone or with another that makes up for it, first levels first, by halving
+// amounts down to one, while the loss falls. Quietest takes the least memory, then the earliest moment. An advice
+// leaves the last interval alone while the new one differs by no more than Config.Steady.
 //
 // # Sources
 //
@@ -46,9 +47,9 @@
 //
 // # Errors
 //
-// All are *lockstep.Error of kind ErrInvalid, and all faults of an argument are reported together: a duration that is
-// negative or longer than lockstep.MaxWalltime, no time between failures, samples out of order. A contract that does
-// not hold is an outcome. [Restore] refuses bytes that Snapshot did not write.
+// All are *lockstep.Error, and all faults of an argument are reported together. ErrInvalid: a duration that is negative
+// or longer than lockstep.MaxWalltime, no time between failures, too few samples or a gap between them. ErrPast: a Cost
+// before what was saved. A contract that does not hold is an outcome. [Restore] refuses bytes that Snapshot did not write.
 //
 // # Concurrency
 //
@@ -56,8 +57,8 @@
 //
 // # Cost
 //
-// Everything is O(1) but Levels, O(levels³) a round, Quietest, O(samples log samples), and Policy.Saved, O(window) with
-// a window of 64. Nothing but errors, Levels, Quietest and the reason in an advice allocates.
+// Everything is O(1) but Levels, O(levels³) a round and a few rounds for each of 20 amounts, Quietest, O(samples log
+// samples), and Policy.Longest, which sorts 64 values. Nothing but errors, Levels, Quietest and the reason in an advice allocates.
 //
 // # Limits
 //

@@ -3,6 +3,7 @@ package interval
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -26,7 +27,15 @@ type Link struct {
 }
 
 // Left returns what is left of the warning for the job, at least 0.
-func (l Link) Left() time.Duration { return max(l.Grace-l.Spent, 0) }
+func (l Link) Left() time.Duration {
+	switch {
+	case l.Grace <= l.Spent:
+		return 0
+	case l.Spent < 0 && l.Grace > math.MaxInt64+l.Spent:
+		return math.MaxInt64
+	}
+	return l.Grace - l.Spent
+}
 
 // Shortest returns the least of what the links leave, and which link that is: every one of them may kill the job. No
 // links leave nothing.
@@ -53,14 +62,15 @@ type Need struct {
 // defaultMargin is a quarter.
 const defaultMargin = 250
 
-// Total returns the sum of the parts and the margin, rounded up.
+// Total returns the sum of the parts and the margin, rounded up, at most lockstep.MaxWalltime. Parts and margins below 0
+// count as none.
 func (n Need) Total() time.Duration {
 	sum := time.Duration(0)
 	for _, d := range [...]time.Duration{n.Signal, n.Step, n.Save, n.Flush} {
 		sum += min(max(d, 0), lockstep.MaxWalltime)
 	}
-	margin := n.Margin
-	if margin == 0 {
+	margin := max(n.Margin, 0)
+	if n.Margin == 0 {
 		margin = defaultMargin
 	}
 	add := min(int128.MulDivUp(int64(sum), int64(margin), thousand), int64(lockstep.MaxWalltime))

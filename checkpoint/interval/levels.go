@@ -43,17 +43,14 @@ func Levels(levels []Level) ([]time.Duration, error) {
 	out := make([]time.Duration, len(levels))
 	t := quantised(math.Sqrt(2 * a / b))
 	for i, n := range ratios {
-		if i > 0 && t > lockstep.MaxWalltime/time.Duration(n) {
-			t = lockstep.MaxWalltime / time.Duration(n)
-		}
-		t *= time.Duration(n)
+		t *= min(time.Duration(n), lockstep.MaxWalltime/t) // at least once what is before it
 		out[i] = t
 	}
 	return out, nil
 }
 
-// descend changes one ratio by one while that loses less, alone or with another one that makes up for it: of 3 × 4
-// the neighbours are 2 × 4 and 2 × 6.
+// descend changes one ratio while that loses less, at last by one, alone or with another one that makes up for it: of
+// 3 × 4 the neighbours are 2 × 4 and 2 × 6.
 func descend(levels []Level, ratios []int64) {
 	best := product(levels, ratios)
 	better := func() bool {
@@ -67,17 +64,19 @@ func descend(levels []Level, ratios []int64) {
 		best = p
 		return true
 	}
-	for changed := true; changed; {
-		changed = false
-		for i := 1; i < len(ratios); i++ {
-			for _, by := range [...]int64{-1, 1} {
+	// By far to near: where ratios are large, one at a time would take seconds.
+	for by := int64(maxRatio / 2); by >= 1; by /= 2 {
+		for changed := true; changed; {
+			changed = false
+			for i := 1; i < len(ratios); i++ {
+				changed = step(ratios, i, -by, better) || changed
 				changed = step(ratios, i, by, better) || changed
 			}
 		}
 	}
 }
 
-// step tries one change of a ratio with all that make up for it, and keeps what is better.
+// step tries a change of a ratio with all that make up for it, and keeps what is better.
 func step(ratios []int64, i int, by int64, better func() bool) bool {
 	was := ratios[i]
 	ratios[i] += by

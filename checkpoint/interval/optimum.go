@@ -52,21 +52,21 @@ func Young(stall, between time.Duration) (time.Duration, error) {
 }
 
 // Daly returns Daly's higher-order interval; as long as the time between failures where the stall is twice that or
-// more, as nothing then helps.
+// more, as nothing then helps. There it falls, by a ninth, when the time between failures rises beyond half the stall.
 func Daly(stall, between time.Duration) (time.Duration, error) {
 	if err := checkPair("daly", stall, between); err != nil {
 		return 0, err
 	}
 	c, m := float64(stall), float64(between)
 	if c >= 2*m {
-		return between, nil
+		return max(between, time.Microsecond), nil
 	}
 	x := c / (2 * m)
 	return quantised(float64(math.Sqrt(2*c*m)*(1+float64(math.Sqrt(x)/3)+x/9)) - c), nil
 }
 
 // Optimum returns the interval that wastes least where failures are independent: the T that minimises
-// (exp((T+C)/M) - 1) / T. It is below the time between failures, however long the stall.
+// (exp((T+C)/M) - 1) / T. It is no longer than the time between failures, however long the stall; a microsecond at least.
 func Optimum(stall, between time.Duration) (time.Duration, error) {
 	if err := checkPair("optimum", stall, between); err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/internal/errtext"
 	"github.com/lockstep-gpu/lockstep/internal/int128"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	Stall    time.Duration `json:"stall,omitempty"`    // Stall is what a save is taken to hold the job up until one was measured.
 	Restart  time.Duration `json:"restart,omitempty"`  // Restart is how long a failure keeps the job from working; it matters for Advice.Waste alone.
 	Min      time.Duration `json:"min,omitempty"`      // Min is the least interval; 0 means none.
-	Max      time.Duration `json:"max,omitempty"`      // Max is the greatest; 0 means lockstep.MaxWalltime.
+	Max      time.Duration `json:"max,omitempty"`      // Max is the greatest, where Min, Share and whole steps leave one below it; 0 means lockstep.MaxWalltime.
 	Step     time.Duration `json:"step,omitempty"`     // Step is the length of a training step, of which an interval is a multiple, rounded up; 0 means any interval.
 	Write    time.Duration `json:"write,omitempty"`    // Write is how long a save keeps the storage busy, where the job goes on meanwhile; 0 means no longer than it stalls.
 	Share    int           `json:"share,omitempty"`    // Share is how much of the time the storage may be busy with this job, in thousandths; 0 means 1000. One save is under way at a time.
@@ -70,7 +71,7 @@ func (c Config) Validate() error {
 	switch c.Rule {
 	case ByOptimum, ByDaly, ByYoung:
 	default:
-		errs = append(errs, fault("config", "Rule", strconv.Quote(string(c.Rule)), `want "", "daly" or "young"`))
+		errs = append(errs, fault("config", "Rule", errtext.Quote(c.Rule), `want "", "daly" or "young"`))
 	}
 	return errors.Join(errs...)
 }
@@ -167,7 +168,7 @@ type Advice struct {
 // Advise returns how often to save a job, whose ID spreads jobs that save to the same place.
 func (p *Policy) Advise(job lockstep.JobID) (Advice, error) {
 	if err := job.Validate(); err != nil {
-		return Advice{}, fault("advise", "job", strconv.Quote(string(job)), err.Error())
+		return Advice{}, fault("advise", "job", errtext.Quote(job), err.Error())
 	}
 	a := Advice{Stall: p.mean, Best: lockstep.MaxWalltime}
 	between, fails := p.failures.Between()
@@ -234,6 +235,9 @@ func (p *Policy) bound(d time.Duration) (time.Duration, lockstep.Reason) {
 		}
 		if n*step < lo {
 			n++
+		}
+		if n*step > lockstep.MaxWalltime {
+			n-- // which no step is longer than
 		}
 		out = n * step
 	}

@@ -104,7 +104,7 @@ func stale(j *Job, ch *Change) error {
 // and priorities that mean something else.
 func (ch *Change) check(j *Job) error {
 	if ch.To == 0 || ch.To > maxPriority {
-		return fault(lockstep.ErrInvalid, "apply", "Change.To", label(ch.To), "want 1 to "+strconv.Itoa(maxPriority))
+		return fault(lockstep.ErrInvalid, "apply", "Change.To", label(ch.To), "want 1 to "+label(maxPriority))
 	}
 	if ch.Job == label(j.ID) || ch.Job == j.String() || j.Het != 0 && ch.Job == label(j.Het) {
 		return nil

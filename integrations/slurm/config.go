@@ -44,7 +44,7 @@ type Config struct {
 	Weights map[lockstep.TenantID]int64 `json:"weights,omitempty"` // Weights are those of the tenants under LTGF, 0 to 2^32; those that are not named have 1.
 
 	Backfill   gang.Backfill `json:"backfill,omitempty"`   // Backfill says which jobs may pass a blocked one; zero is EASY.
-	Horizon    time.Duration `json:"horizon,omitempty"`    // Horizon is how far ahead starts are planned, at most a year; 0 means 7 days.
+	Horizon    time.Duration `json:"horizon,omitempty"`    // Horizon is how far ahead starts are planned, at most 366 days; 0 means 7 days.
 	Resolution time.Duration `json:"resolution,omitempty"` // Resolution is to what ends of jobs are rounded up, 1 s to 1 h; 0 means 1 minute.
 	ArrayTasks int           `json:"arrayTasks,omitempty"` // ArrayTasks is how many tasks of one array are planned; 0 means 16.
 	History    time.Duration `json:"history,omitempty"`    // History is how far back what running jobs got, and waiting ones did not, counts under LTGF; 0 means 7 days.
@@ -52,7 +52,7 @@ type Config struct {
 	IgnoreCPUs   bool `json:"ignoreCPUs,omitempty"`   // IgnoreCPUs leaves processors out of account, for clusters that do not allot them.
 	IgnoreMemory bool `json:"ignoreMemory,omitempty"` // IgnoreMemory leaves host memory out of account, for clusters with CR_Core or CR_CPU rather than CR_Core_Memory.
 
-	Explain []uint32 `json:"explain,omitempty"` // Explain are the numbers of jobs that are to be explained at length; nil means none.
+	Explain []uint32 `json:"explain,omitempty"` // Explain are the numbers of jobs that are to be explained at length, of those that do not start now; nil means none.
 
 	Users []string `json:"users,omitempty"` // Users are whose jobs may be given priorities; nil means everybody's.
 	Low   uint32   `json:"low,omitempty"`   // Low is the least priority that is given; 0 means 1,000,000,000.
@@ -102,7 +102,7 @@ func (c Config) Validate() error {
 		bad("Backfill", strconv.Itoa(int(c.Backfill)), "want -1 or more")
 	}
 	if d := c.withDefaults(); d.High > maxPriority || d.Low > d.High {
-		bad("High", strconv.FormatUint(uint64(d.High), 10), "want Low to "+strconv.Itoa(maxPriority))
+		bad("High", strconv.FormatUint(uint64(d.High), 10), "want Low to "+label(maxPriority))
 	}
 	return errors.Join(errs...)
 }

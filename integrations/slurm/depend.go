@@ -12,6 +12,13 @@ type needs struct {
 	never bool     // it cannot be foreseen
 }
 
+// needsOf says what a job waits for. It cannot be foreseen where Slurm says that it waits, but not for whom.
+func needsOf(j *Job) needs {
+	n := parseNeeds(j.Dependency)
+	n.never = n.never || j.Dependency == "" && j.Reason == "Dependency"
+	return n
+}
+
 // parseNeeds reads "afterok:12(unfulfilled),afterany:5_*(unfulfilled)". Jobs are taken to end well, and "after", which
 // is a start, is taken for an end.
 func parseNeeds(s string) needs {

@@ -17,7 +17,8 @@
 // Invariants: a job that cannot be read or used is a fault in the Report, by job and field, and harms no other; a plan
 // depends on nothing but View and Config, and not on the order of their lists; priorities fall strictly with the turn,
 // and of all that do so those are given that leave most jobs as they are; no job is given one that is held, waits for
-// another or for its time, is kept back by what is not looked at here, or is not of Config.Users; Plan changes nothing, and only Client.Apply tells Slurm anything.
+// another or for its time, is kept back by what is not looked at here, or is not of Config.Users; Plan
+// changes nothing, and only Client.Apply tells Slurm anything.
 //
 // # Usage
 //
@@ -39,15 +40,18 @@
 //
 // # Errors
 //
-// Readers and Plan return a *lockstep.Error. ErrInvalid: what is no document, a Config or time out of range, a topology
-// that is none. ErrDuplicate: a node that a View has twice. Faults are *lockstep.Error too: Field is "job 17.time_limit"
-// or "node n01.gres", of ErrInvalid, ErrDuplicate, ErrUnknown (a node that the topology does not name) or ErrConflict. A
-// command of Slurm that failed is a *CommandError. A change that no longer suits its job is ErrStale in its Applied.
+// Readers and Plan return a *lockstep.Error. ErrInvalid: what is no document, or one of errors alone; a Config or time
+// out of range, a number of a node that none has, a topology that is none. ErrDuplicate: a node that a View has twice.
+// Faults are *lockstep.Error too: Field is "job 17.time_limit" or "node n01.gres", of ErrInvalid, ErrDuplicate (of two
+// jobs with one number the first counts), ErrUnknown (a node that the topology does not name) or ErrConflict. A command
+// of Slurm that failed is a *CommandError. In an Applied ErrStale is a change that no longer suits its job, and
+// ErrInvalid one that no Report gives.
 //
 // # Concurrency
 //
 // Readers and Plan keep nothing and may be called from anywhere. A Client may be used from several goroutines; it starts
-// none but those of os/exec, which end with the command.
+// none but those of os/exec, which end with the command. A command that is ended takes along what it started. Two that
+// apply to one cluster undo each other's work.
 //
 // # Cost
 //
@@ -57,10 +61,12 @@
 //
 // # Limits
 //
-// Not looked at: limits of associations and QOS and licenses (what Slurm says it keeps back for them has no start), preemption, gang scheduling in time slices, priority tiers of
-// partitions, reservations that have yet to begin, MPS, shards and MIG, burst buffers, federations; sockets and cores are
-// processors. Nodes with several kinds of devices have none by name. Members of a job may share a node where Slurm would
-// take two: they are spread, but not forced apart. Jobs that others wait for are taken to end well. Accounts begin with
-// what the View shows: what ended jobs got is not known. Starts are what limits say; jobs that end sooner start others
-// sooner. Slurm 22.05 does not tell of switches.
+// Not looked at: limits of associations and QOS and licenses (what Slurm says it keeps back for them has no start),
+// preemption, gang scheduling in time slices, priority tiers of partitions, reservations that have yet to begin, MPS,
+// shards and MIG, burst buffers, federations; sockets and cores are processors. Nodes with several kinds of devices have
+// none by name. Members of a job may share a node where Slurm would take two: they are spread, but not forced apart. Jobs
+// that others wait for are taken to end well; who waits for an array of more than Config.ArrayTasks tasks, or for a job
+// that never starts, has no start. Accounts begin with what the View shows: what ended jobs got is not known. Starts are
+// what limits say; jobs that end sooner start others sooner. Slurm 22.05 does not tell of switches. Variables that filter
+// Slurm's commands, such as SQUEUE_USERS, do not count; SLURM_CONF and SLURM_CLUSTERS do.
 package slurm

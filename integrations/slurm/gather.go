@@ -128,11 +128,14 @@ func (p *planner) waiter(parts []*Job, rank lockstep.Priority) {
 	j := parts[0]
 	r := newRow(parts)
 	p.rows = append(p.rows, r)
+	unreadable := func(bad *lockstep.Error) {
+		p.c.faults = append(p.c.faults, bad)
+		r.Reason, r.Detail = ReasonUnreadable, bad.Error()
+		p.keep(j, 1)
+	}
 	for _, part := range parts {
 		if bad := part.check(); bad != nil {
-			p.c.faults = append(p.c.faults, bad)
-			r.Reason, r.Detail = ReasonUnreadable, bad.Error()
-			p.keep(j, 1)
+			unreadable(bad)
 			return
 		}
 	}
@@ -148,15 +151,13 @@ func (p *planner) waiter(parts []*Job, rank lockstep.Priority) {
 	for task := range min(j.Tasks, p.c.cfg.ArrayTasks) {
 		g, bad := p.c.gang(parts, task)
 		if bad != nil {
-			p.c.faults = append(p.c.faults, bad)
-			r.Reason, r.Detail = ReasonUnreadable, bad.Error()
-			p.keep(j, 1)
+			unreadable(bad)
 			return
 		}
 		if p.c.cfg.Rule == Slurm {
 			g.Priority = rank
 		}
-		e := &entry{gang: g, row: r, job: j, needs: parseNeeds(j.Dependency)}
+		e := &entry{gang: g, row: r, job: j, needs: needsOf(j)}
 		if r.first == nil {
 			r.first = e
 		}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,38 +21,44 @@ import (
 // TestViewsThatNoReaderMakesDoNoHarm: a View is plain data, so a caller may have filled it with anything.
 func TestViewsThatNoReaderMakesDoNoHarm(t *testing.T) {
 	for name, spoil := range map[string]func(j *Job){ // each by itself
-		"nothing":       func(j *Job) { *j = Job{ID: j.ID, State: Pending, Priority: 1} },
-		"no nodes":      func(j *Job) { j.MinNodes, j.MaxNodes = 0, 0 },
-		"less nodes":    func(j *Job) { j.MinNodes = -3 },
-		"all nodes":     func(j *Job) { j.MinNodes, j.MaxNodes = math.MaxInt, math.MaxInt },
-		"devices":       func(j *Job) { j.GPUs, j.NodeGPUs = math.MinInt64, 0 },
-		"more devices":  func(j *Job) { j.GPUs, j.NodeGPUs = math.MaxInt64, 0 },
-		"node devices":  func(j *Job) { j.NodeGPUs = math.MaxInt64 },
-		"less devices":  func(j *Job) { j.NodeGPUs = -1 },
-		"cpus":          func(j *Job) { j.CPUs = math.MaxInt64 },
-		"less cpus":     func(j *Job) { j.CPUs = -1 },
-		"memory":        func(j *Job) { j.NodeMemory = math.MaxInt64 },
-		"less memory":   func(j *Job) { j.NodeMemory = -1 },
-		"limit":         func(j *Job) { j.Limit = math.MaxInt64 },
-		"less limit":    func(j *Job) { j.Limit = -1 },
-		"tasks":         func(j *Job) { j.Tasks = -1 },
-		"no tasks":      func(j *Job) { j.Tasks = 0 },
-		"task":          func(j *Job) { j.Array, j.Task = 7, math.MaxInt64 },
-		"less at once":  func(j *Job) { j.Array, j.TaskLimit = 7, -1 },
-		"switches":      func(j *Job) { j.Switches = math.MinInt },
-		"eligible":      func(j *Job) { j.Eligible = time.Unix(math.MaxInt64/2, 0) },
-		"long ago":      func(j *Job) { j.Eligible = time.Unix(math.MinInt64/2, 0) },
-		"het":           func(j *Job) { j.Het, j.HetOffset = 9, math.MinInt },
-		"must":          func(j *Job) { j.MinNodes, j.MaxNodes, j.Require = 2, 1, []string{"n1", "n1", ""} },
-		"texts":         func(j *Job) { j.User, j.Account, j.Partition, j.Features = "\x00\n", "\xff", "任", "任&(" },
-		"no kind":       func(j *Job) { j.GPUKind = "a b\n" },
-		"runs":          func(j *Job) { j.State, j.On = Running, []Part{{Node: "n1", GPUs: -1, CPUs: -1, Memory: -1}} },
-		"runs huge":     func(j *Job) { j.State, j.On = Running, []Part{{Node: "n1", GPUs: math.MaxInt64, Devices: math.MaxUint64, CPUs: math.MaxInt64, Memory: math.MaxInt64}} },
-		"runs twice":    func(j *Job) { j.State, j.On = Running, []Part{{Node: "n1", GPUs: 1}, {Node: "n1", GPUs: 1}} },
-		"runs nowhere":  func(j *Job) { j.State, j.On = Running, []Part{{}} },
-		"runs later":    func(j *Job) { j.State, j.Started, j.On = Running, time.Unix(math.MaxInt64/2, 0), []Part{{Node: "n1", GPUs: 1}} },
-		"runs for long": func(j *Job) { j.State, j.Limit, j.Started, j.On = Running, math.MaxInt64, time.Unix(math.MinInt64/2, 0), []Part{{Node: "n1", GPUs: 1}} },
-		"what":          func(j *Job) { j.State = "what" },
+		"nothing":      func(j *Job) { *j = Job{ID: j.ID, State: Pending, Priority: 1} },
+		"no nodes":     func(j *Job) { j.MinNodes, j.MaxNodes = 0, 0 },
+		"less nodes":   func(j *Job) { j.MinNodes = -3 },
+		"all nodes":    func(j *Job) { j.MinNodes, j.MaxNodes = math.MaxInt, math.MaxInt },
+		"devices":      func(j *Job) { j.GPUs, j.NodeGPUs = math.MinInt64, 0 },
+		"more devices": func(j *Job) { j.GPUs, j.NodeGPUs = math.MaxInt64, 0 },
+		"node devices": func(j *Job) { j.NodeGPUs = math.MaxInt64 },
+		"less devices": func(j *Job) { j.NodeGPUs = -1 },
+		"cpus":         func(j *Job) { j.CPUs = math.MaxInt64 },
+		"less cpus":    func(j *Job) { j.CPUs = -1 },
+		"memory":       func(j *Job) { j.NodeMemory = math.MaxInt64 },
+		"less memory":  func(j *Job) { j.NodeMemory = -1 },
+		"limit":        func(j *Job) { j.Limit = math.MaxInt64 },
+		"less limit":   func(j *Job) { j.Limit = -1 },
+		"tasks":        func(j *Job) { j.Tasks = -1 },
+		"no tasks":     func(j *Job) { j.Tasks = 0 },
+		"task":         func(j *Job) { j.Array, j.Task = 7, math.MaxInt64 },
+		"less at once": func(j *Job) { j.Array, j.TaskLimit = 7, -1 },
+		"switches":     func(j *Job) { j.Switches = math.MinInt },
+		"eligible":     func(j *Job) { j.Eligible = time.Unix(math.MaxInt64/2, 0) },
+		"long ago":     func(j *Job) { j.Eligible = time.Unix(math.MinInt64/2, 0) },
+		"het":          func(j *Job) { j.Het, j.HetOffset = 9, math.MinInt },
+		"must":         func(j *Job) { j.MinNodes, j.MaxNodes, j.Require = 2, 1, []string{"n1", "n1", ""} },
+		"texts":        func(j *Job) { j.User, j.Account, j.Partition, j.Features = "\x00\n", "\xff", "任", "任&(" },
+		"no kind":      func(j *Job) { j.GPUKind = "a b\n" },
+		"runs":         func(j *Job) { j.State, j.On = Running, []Part{{Node: "n1", GPUs: -1, CPUs: -1, Memory: -1}} },
+		"runs huge": func(j *Job) {
+			j.State, j.On = Running, []Part{{Node: "n1", GPUs: math.MaxInt64, Devices: math.MaxUint64, CPUs: math.MaxInt64, Memory: math.MaxInt64}}
+		},
+		"runs twice":   func(j *Job) { j.State, j.On = Running, []Part{{Node: "n1", GPUs: 1}, {Node: "n1", GPUs: 1}} },
+		"runs nowhere": func(j *Job) { j.State, j.On = Running, []Part{{}} },
+		"runs later": func(j *Job) {
+			j.State, j.Started, j.On = Running, time.Unix(math.MaxInt64/2, 0), []Part{{Node: "n1", GPUs: 1}}
+		},
+		"runs for long": func(j *Job) {
+			j.State, j.Limit, j.Started, j.On = Running, math.MaxInt64, time.Unix(math.MinInt64/2, 0), []Part{{Node: "n1", GPUs: 1}}
+		},
+		"what": func(j *Job) { j.State = "what" },
 	} {
 		for _, rule := range []Rule{LTGF, SRTF, Slurm} {
 			v := world(2)
@@ -234,6 +239,50 @@ func TestComponentsInAnyOrder(t *testing.T) {
 	require.Len(t, r.Rows[0].On, 2)
 }
 
+// TestTasksKeepTheirOrderWhenALimitWasLowered: more tasks run than now may, and none comes before its time and turn.
+func TestTasksKeepTheirOrderWhenALimitWasLowered(t *testing.T) {
+	v := world(1)
+	for i := range uint32(3) {
+		v.add(10+i, 1, time.Duration(2+i)*time.Hour, on("n1"), func(j *Job) { j.Array, j.Task, j.TaskLimit = 20, int64(i), 1 })
+	}
+	v.add(20, 1, time.Hour, func(j *Job) { j.Array, j.Tasks, j.TaskLimit = 20, 4, 1 })
+	p, err := prepare(v, Config{})
+	require.NoError(t, err)
+	var got []lockstep.JobID
+	p.watch = func(_ time.Time, e *entry, _ *lockstep.Plan) { got = append(got, e.gang.ID) }
+	require.NoError(t, p.run())
+	require.Equal(t, []lockstep.JobID{name(&v.Jobs[3], 0), name(&v.Jobs[3], 1), name(&v.Jobs[3], 2), name(&v.Jobs[3], 3)}, got)
+	require.Equal(t, epoch.Add(3*time.Hour), p.rows[0].Start, "the last of the three ends then")
+}
+
+// TestWhatIsSaidInOneWordOnly: an old version tells of a job by its latest flag alone, or that it waits for others but
+// not for which.
+func TestWhatIsSaidInOneWordOnly(t *testing.T) {
+	jobs, faults, err := ReadJobs(strings.NewReader(`{"jobs":[{"job_id":1,"job_state":"RESV_DEL_HOLD"},{"job_id":2,"job_state":"PENDING","state_reason":"Dependency","priority":7}]}`))
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	require.Equal(t, Pending, jobs[0].State, "it is not over")
+	v := world(1)
+	v.Jobs = jobs
+	rows := plan(t, v, Config{})
+	require.Equal(t, ReasonDependency, rows[2].Reason)
+	require.Zero(t, rows[2].Priority)
+	require.Zero(t, rows[2].Start)
+}
+
+// TestBothWaysToAskForNodesAreTold: what the first printed, and why the second failed.
+func TestBothWaysToAskForNodesAreTold(t *testing.T) {
+	c := fake(t, map[string]string{"scontrol": "echo NodeName=n1", "sinfo": "echo no controller >&2; exit 1"})
+	_, err := c.View(context.Background())
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+	var failed *CommandError
+	require.ErrorAs(t, err, &failed)
+	_, err = ReadTopology("topology.yaml", strings.NewReader("[]"))
+	var e *lockstep.Error
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+}
+
 // TestTheEnvironmentDoesNotFilter: SQUEUE_USERS and the like would hide jobs.
 func TestTheEnvironmentDoesNotFilter(t *testing.T) {
 	for _, v := range []string{"SQUEUE_USERS", "SQUEUE_STATES", "SQUEUE_PARTITION", "SINFO_PARTITION", "SCONTROL_FUTURE"} {
@@ -270,42 +319,6 @@ func TestAChattyCommandIsHeard(t *testing.T) {
 	require.NotEmpty(t, failed.Said)
 	require.LessOrEqual(t, len(failed.Said), 1<<16)
 	require.Less(t, len(failed.Error()), 300)
-}
-
-// TestNoChildOutlivesACommandThatHangs: squeue is a script on some clusters, and what it started goes with it.
-func TestNoChildOutlivesACommandThatHangs(t *testing.T) {
-	c := fake(t, map[string]string{"squeue": `sleep 60 & echo $! > "$dir/log.new"; mv "$dir/log.new" "$dir/log"; wait`})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	began := time.Now()
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := c.Jobs(ctx)
-		ended <- err
-	}()
-	var pid int
-	require.Eventually(t, func() bool {
-		data, err := os.ReadFile(filepath.Join(c.Bin, "log"))
-		if err != nil {
-			return false
-		}
-		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
-		return err == nil
-	}, 20*time.Second, 5*time.Millisecond)
-	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Less(t, time.Since(began), 30*time.Second)
-	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) }, 5*time.Second, 5*time.Millisecond)
-}
-
-// zombie says whether a process has ended and nobody asked how: its new parent may take its time.
-func zombie(pid int) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	return strings.HasPrefix(rest, "Z")
 }
 
 // TestNamesReachNoShell: what a job is called is no part of a command.
@@ -381,4 +394,65 @@ func spoiled(r *rand.Rand, doc []byte) string {
 		s = s[:at] + []string{"-1", "1e18", "18446744073709551615", "null", `""`, `"\u0000"`, "[]", "{}", "true", "4294967294", `"n[1-99999]"`, "0.5"}[r.IntN(12)] + s[at+end:]
 	}
 	return s
+}
+
+// TestStrictStartsAreThoseOfAPlainQueue: where nobody passes, each job starts as soon as all before it have and so many
+// devices are free, which a few lines say as well.
+func TestStrictStartsAreThoseOfAPlainQueue(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		v := world(1)
+		type span struct {
+			until time.Time
+			gpus  int64
+		}
+		var busy []span
+		for i, left := uint32(1), int64(8); i <= 3 && left > 0; i++ {
+			gpus := min(1+r.Int64N(4), left)
+			left -= gpus
+			limit := 61 + r.IntN(200)
+			v.add(i, gpus, time.Duration(limit)*time.Minute, on("n1"))
+			busy = append(busy, span{epoch.Add(time.Duration(limit-60) * time.Minute), gpus})
+		}
+		type job struct {
+			id    uint32
+			gpus  int64
+			limit time.Duration
+		}
+		var queue []job
+		for id := uint32(10); id < 30; id++ {
+			j := job{id, 1 + r.Int64N(8), time.Duration(1+r.IntN(90)) * time.Minute}
+			queue = append(queue, j)
+			v.add(j.id, j.gpus, j.limit)
+		}
+		want := map[uint32]time.Time{}
+		at := epoch
+		for _, j := range queue {
+			for {
+				free := int64(8)
+				next := time.Time{}
+				for _, b := range busy {
+					if b.until.After(at) {
+						free -= b.gpus
+						if next.IsZero() || b.until.Before(next) {
+							next = b.until
+						}
+					}
+				}
+				if free >= j.gpus {
+					break
+				}
+				at = next
+			}
+			want[j.id] = at
+			busy = append(busy, span{at.Add(j.limit), j.gpus})
+		}
+		for _, cfg := range []Config{{Rule: FIFO, Backfill: -1}, {Rule: Slurm, Backfill: -1}} {
+			rows := plan(t, v, cfg)
+			for i, j := range queue {
+				require.Equal(t, want[j.id], rows[j.id].Start, "seed %d job %d", seed, j.id)
+				require.Equal(t, i+1, rows[j.id].Turn)
+			}
+		}
+	}
 }

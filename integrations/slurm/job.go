@@ -225,7 +225,7 @@ func stateOf(words []string) State {
 		switch strings.ToUpper(w) {
 		case "COMPLETING":
 			return Ending
-		case "PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED":
+		case "PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED", "RESV_DEL_HOLD":
 			state = Pending
 		case "RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT":
 			if state == Ended {

@@ -45,7 +45,7 @@ type Row struct {
 
 	Reason      lockstep.Reason       // Reason is why it does not start now; empty where it does.
 	Detail      string                // Detail is more of it, for people.
-	Explanation *lockstep.Explanation // Explanation is all of it, for those in Config.Explain; else nil.
+	Explanation *lockstep.Explanation // Explanation is all of it, for those in Config.Explain that may have a turn and do not start now; else nil.
 
 	Current  uint32 // Current is Slurm's priority of it.
 	Priority uint32 // Priority is what it ought to be; Current where that will do, and 0 where none is given.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,8 +20,8 @@ import (
 // Client runs Slurm's commands. The zero Client finds them by PATH. It is safe for concurrent use.
 type Client struct {
 	Bin     string        // Bin is the folder of squeue, sinfo and scontrol; empty means PATH.
-	Timeout time.Duration // Timeout is how long a command may take; 0 means 1 minute.
-	Rate    int           // Rate is how many priorities are set in a second at most; 0 means 10.
+	Timeout time.Duration // Timeout is how long a command may take; 0 and less mean 1 minute.
+	Rate    int           // Rate is how many priorities are set in a second at most, itself at most 1000; 0 and less mean 10.
 	Logger  *zap.Logger   // Logger is told of each priority that was set or refused; nil means nobody.
 
 	look time.Duration // how old the jobs may get; 0 means look
@@ -125,8 +124,9 @@ func (c *Client) View(ctx context.Context) (*View, error) {
 func (c *Client) nodes(ctx context.Context) ([]Node, []*lockstep.Error, error) {
 	out, err := c.run(ctx, "scontrol", "show", "nodes", "--json")
 	if err == nil {
-		nodes, faults, err := ReadNodes(bytes.NewReader(out))
-		if err == nil {
+		var nodes []Node
+		var faults []*lockstep.Error
+		if nodes, faults, err = ReadNodes(bytes.NewReader(out)); err == nil {
 			return nodes, faults, nil
 		}
 	}
@@ -165,7 +165,7 @@ func ReadTopology(name string, r io.Reader) (*slurm.Topology, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("slurm: read topology: %w", lockstep.ErrUnknown)
+		return nil, fault(lockstep.ErrInvalid, "read topology", "document", "", "has no topology")
 	}
 	return &all[0], nil
 }

@@ -3,6 +3,8 @@
 package slurm
 
 import (
+	"errors"
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -11,5 +13,11 @@ import (
 // would live on, and hold its output open.
 func together(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		if errors.Is(err, syscall.ESRCH) {
+			return os.ErrProcessDone // and how it ended counts
+		}
+		return err
+	}
 }

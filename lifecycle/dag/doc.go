@@ -36,9 +36,9 @@
 // # Errors
 //
 // All are *lockstep.Error: ErrInvalid for a config with a cycle (which the error spells out), an edge to no step, an
-// empty or unknown word; ErrDuplicate for an ID or an edge given twice; ErrUnknown for a step that there is not;
-// ErrConflict for a start of what is not ready. Nothing changes then. An attempt that is over is no error: Finish
-// answers Stale.
+// empty or unknown word, and texts that are not UTF-8; ErrDuplicate for an ID, an edge or the name of an output given
+// twice; ErrUnknown for a step that there is not, and for an attempt that the step never had; ErrConflict for a start of
+// what is not ready. Nothing changes then. An attempt that is over is no error: Finish answers Stale.
 //
 // # Concurrency
 //
@@ -46,8 +46,8 @@
 //
 // # Cost
 //
-// New is O(steps log steps + edges); a run is that much over all its calls to Start and Finish together, AppendReady
-// O(ready).
+// New is O(steps + edges); a run is that much over all its calls to Start and Finish together, besides outputs.
+// AppendReady is O(steps/64 + ready), Result and Cancel O(steps). 100,000 steps take less than a second (BenchmarkWide).
 //
 // # Limits
 //

@@ -58,7 +58,10 @@ func Restore(r io.Reader) (*Tracker, error) {
 	if err := t.load(&img); err != nil {
 		return nil, err
 	}
-	return t, snapshot.CheckJSON(op, body, t.image())
+	if err := snapshot.CheckJSON(op, body, t.image()); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // load puts a saved run in place of a new one.
@@ -69,7 +72,8 @@ func (t *Tracker) load(img *image) error {
 	if len(img.Steps) != len(t.steps) {
 		return bad(len(img.Steps), "are not as many as the workflow has")
 	}
-	t.last, t.stopped, t.left, t.ready = img.Last, img.Stopped, 0, nil
+	t.last, t.stopped, t.left, t.ready = img.Last, img.Stopped, 0, newSet(len(t.steps))
+	started := lockstep.Attempt(0)
 	attempts := make(map[lockstep.Attempt]bool)
 	for i, s := range img.Steps {
 		if err := s.check(t.cfg.Steps[i], img); err != "" {
@@ -79,9 +83,12 @@ func (t *Tracker) load(img *image) error {
 			return bad(i, "has the attempt of another step")
 		}
 		attempts[s.Attempt] = true
-		t.steps[i] = state{status: s.Status, used: s.Used, attempt: s.Attempt, outputs: s.Outputs}
+		if started += lockstep.Attempt(s.Used); started > img.Last {
+			return bad(i, "has more attempts than the run")
+		}
+		t.steps[i] = state{status: s.Status, handles: t.steps[i].handles, used: s.Used, attempt: s.Attempt, outputs: s.Outputs}
 		if s.Status == Ready {
-			t.ready = append(t.ready, i)
+			t.ready.add(i)
 		}
 		if !s.Status.Over() {
 			t.left++
@@ -89,6 +96,9 @@ func (t *Tracker) load(img *image) error {
 		if s.Status == Failed && !t.cfg.Steps[i].Optional && t.cfg.OnFailure == FailFast {
 			t.failed = true
 		}
+	}
+	if started != img.Last {
+		return &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "dag: restore", Field: "last", Value: strconv.FormatUint(uint64(img.Last), 10), Reason: "is not how many attempts the steps have"}
 	}
 	for i := range t.steps {
 		if err := t.settle(i); err != "" {
@@ -102,7 +112,7 @@ func (t *Tracker) load(img *image) error {
 func (s stepImage) check(step Step, img *image) string {
 	began := s.Used > 0
 	switch {
-	case s.Used < 0 || s.Used > step.Retries+1 || began != (s.Attempt > 0) || s.Attempt > img.Last:
+	case s.Used < 0 || s.Used-1 > step.Retries || began != (s.Attempt > 0) || s.Attempt > img.Last || s.Attempt < lockstep.Attempt(s.Used):
 		return "has attempts that cannot be"
 	case len(s.Outputs) > 0 && s.Status != Succeeded:
 		return "puts something out without a success"

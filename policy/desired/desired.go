@@ -30,7 +30,7 @@ type Counts struct {
 	Running  int `json:"running,omitempty"`  // Running is how many are being worked on.
 	Ready    int `json:"ready,omitempty"`    // Ready is how many workers take work.
 	Starting int `json:"starting,omitempty"` // Starting is how many were asked for and do not yet, whether the host has begun with them or not.
-	Idle     int `json:"idle,omitempty"`     // Idle is how many of Ready have no work, at most Ready.
+	Idle     int `json:"idle,omitempty"`     // Idle is how many of Ready have no work, at most Ready; at 0 all have some, and none is given back unless Config.TakeBusy.
 }
 
 // State is what Next has to know of earlier calls. The zero State is that of the beginning. It is plain data, to be kept

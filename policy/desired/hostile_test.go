@@ -46,7 +46,7 @@ func TestAnythingIsTakenOrRefused(t *testing.T) {
 		return []time.Duration{0, 0, time.Second, time.Hour, -1, math.MaxInt64, math.MinInt64}[r.IntN(7)]
 	}
 	taken := 0
-	for range 20_000 {
+	for range 8_000 {
 		cfg := Config{Each: count(), Spare: count(), LookBack: span(), TakeBusy: r.IntN(2) == 0}
 		if r.IntN(2) == 0 {
 			cfg = Config{Each: 1 + r.IntN(3)}
@@ -66,5 +66,49 @@ func TestAnythingIsTakenOrRefused(t *testing.T) {
 		require.GreaterOrEqual(t, d.Desired, 0)
 		require.LessOrEqual(t, d.Desired, policy.MaxCount)
 	}
-	require.Greater(t, taken, 50)
+	require.Greater(t, taken, 20)
+}
+
+// TestConstantWorkComesToRestUnderAnyConfig: a host that follows at once, and calls again at Wake.
+func TestConstantWorkComesToRestUnderAnyConfig(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 1))
+	pick := func(n ...int) int { return n[r.IntN(len(n))] }
+	span := func() time.Duration { return time.Duration(pick(0, 0, 1, 10, 60)) * time.Second }
+	tried := 0
+	for range 3000 {
+		cfg := Config{
+			Each: 1 + r.IntN(4), Spare: r.IntN(3), TakeBusy: r.IntN(2) == 0,
+			Hysteresis:  policy.Hysteresis{UpFraction: float64(r.IntN(3)) / 10, DownFraction: float64(r.IntN(3)) / 10},
+			Delayed:     policy.Delayed{Up: span(), Down: span()},
+			RateLimited: policy.RateLimited{Interval: span(), UpAmount: pick(0, 1, 4), DownAmount: pick(0, 1, 4), UpFactor: float64(pick(0, 2)), DownFactor: float64(pick(0, 2))},
+			Cooldown:    policy.Cooldown{Up: span(), Down: span()},
+			Bounded:     policy.Bounded{Min: pick(0, 1, 3), Max: pick(0, 20, 40), Step: pick(0, 1, 4), PowersOfTwo: r.IntN(6) == 0},
+		}
+		if cfg.Validate() != nil {
+			continue
+		}
+		tried++
+		have, work, now := r.IntN(50), r.IntN(100), t0
+		var s State
+		var d Decision
+		changes, rest := 0, 0
+		for rest < 20 {
+			running := min(work, have*cfg.Each)
+			c := Counts{Pending: work - running, Running: running, Ready: have, Idle: have - (running+cfg.Each-1)/cfg.Each}
+			d, s = next(t, now, cfg, c, s)
+			rest++
+			if d.Desired != have {
+				have, rest = d.Desired, 0
+				changes++
+				require.Less(t, changes, 500, "%+v with %d pieces of work", cfg, work)
+			}
+			if now = now.Add(2 * time.Minute); !d.Wake.IsZero() {
+				now = d.Wake
+			}
+		}
+		if cfg.Bounded == (policy.Bounded{}) && cfg.Hysteresis == (policy.Hysteresis{}) {
+			require.Equal(t, d.Wish.Ceil(), have, "%+v", cfg)
+		}
+	}
+	require.Greater(t, tried, 500)
 }

@@ -260,3 +260,46 @@ func TestPartsOfAnArrayGetPrioritiesOfTheirOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, r.Changes())
 }
+
+// TestLongArraysAreReadInFull: by itself Slurm cuts the list of tasks after 64 bytes, and variables may hide jobs.
+func TestLongArraysAreReadInFull(t *testing.T) {
+	c := start(t, 2)
+	t.Setenv("SLURM_CONF", c.dir+"/slurm.conf")
+	t.Setenv("SQUEUE_STATES", "RUNNING")
+	t.Setenv("SQUEUE_USERS", "nobody")
+	blocker := c.submit("300", "--nodes=2", "--gres=gpu:8", "--time=10")
+	c.until("blocker", 20*time.Second, func() bool {
+		return strings.Contains(c.run("squeue", "--noheader", "--job="+blocker, "--format=%T"), "RUNNING")
+	})
+	var tasks []string
+	for i := range 31 {
+		tasks = append(tasks, strconv.Itoa(i*i)) // no step that would make it short
+	}
+	array := c.submit("300", "--gres=gpu:8", "--time=5", "--array="+strings.Join(tasks, ","))
+	c.until("priorities", 20*time.Second, func() bool { return len(c.priorities("--array")) == len(tasks) })
+	c.run("scontrol", "update", "job="+array+"_4", "priority=77")
+	client := slurm.Client{Rate: 1000}
+	v, err := client.View(context.Background())
+	require.NoError(t, err)
+	require.Len(t, v.Jobs, 3, "the one that runs, the task that was split off, and the rest")
+	r, err := slurm.Plan(v, slurm.Config{Rule: slurm.FIFO})
+	require.NoError(t, err)
+	require.Len(t, r.Rows, 2)
+	require.Equal(t, len(tasks), r.Rows[0].Tasks+r.Rows[1].Tasks)
+	applied, err := client.Apply(context.Background(), r.Changes())
+	require.NoError(t, err)
+	require.Len(t, applied, 2)
+	for _, a := range applied {
+		require.True(t, a.Done, "%+v", a)
+	}
+	got := c.priorities("--array")
+	for i := range r.Rows {
+		n := 0
+		for _, p := range got { // a count, so order cannot matter
+			if p == r.Rows[i].Priority {
+				n++
+			}
+		}
+		require.Equal(t, r.Rows[i].Tasks, n, "each part has its own")
+	}
+}

@@ -86,54 +86,63 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 
 // settle checks what belongs together and puts flags over the configuration file.
 func (o *options) settle(given map[string]bool) error {
-	if o.apply && o.dry {
+	switch {
+	case o.apply && o.dry:
 		return errors.New("-apply and -dry-run exclude each other")
-	}
-	if o.apply && (o.squeue != "" || o.nodes != "") {
+	case o.apply && (o.squeue != "" || o.nodes != ""):
 		return errors.New("-apply works on the cluster itself, not on files")
-	}
-	if (o.squeue == "") != (o.nodes == "") {
+	case (o.squeue == "") != (o.nodes == ""):
 		return errors.New("-squeue and -nodes come together")
-	}
-	if o.now != "" && o.squeue == "" {
+	case o.now != "" && o.squeue == "":
 		return errors.New("-now is the time of files")
-	}
-	if o.every < 0 || o.every > 0 && o.squeue != "" {
+	case o.every < 0 || o.every > 0 && o.squeue != "":
 		return errors.New("-every is for the cluster itself, and not below 0")
 	}
 	flags := o.plan
 	o.plan = slurm.Config{}
-	if o.config != "" {
-		data, err := os.ReadFile(o.config)
-		if err != nil {
-			return err
+	if err := o.file(); err != nil {
+		return err
+	}
+	o.over(given, &flags)
+	if err := o.lists(); err != nil {
+		return err
+	}
+	return o.plan.Validate()
+}
+
+// file reads the configuration file, if there is one.
+func (o *options) file() error {
+	if o.config == "" {
+		return nil
+	}
+	data, err := os.ReadFile(o.config)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields() // a name that is mistyped would leave its default
+	if err := d.Decode(&o.plan); err != nil {
+		return fmt.Errorf("%s: %w", o.config, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%s: more than one JSON value", o.config)
+	}
+	return nil
+}
+
+// over puts the flags that were given over the file.
+func (o *options) over(given map[string]bool, flags *slurm.Config) {
+	for name, set := range map[string]func(){ // each sets a field of its own, so order cannot matter
+		"horizon":       func() { o.plan.Horizon = flags.Horizon },
+		"ignore-memory": func() { o.plan.IgnoreMemory = flags.IgnoreMemory },
+		"ignore-cpus":   func() { o.plan.IgnoreCPUs = flags.IgnoreCPUs },
+		"backfill":      func() { o.plan.Backfill = gang.Backfill(o.backfill) },
+		"rule":          func() { o.plan.Rule = slurm.Rule(o.rule) },
+		"tenant":        func() { o.plan.Tenant = slurm.Tenant(o.tenant) },
+	} {
+		if given[name] {
+			set()
 		}
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields() // a name that is mistyped would leave its default
-		if err := d.Decode(&o.plan); err != nil {
-			return fmt.Errorf("%s: %w", o.config, err)
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return fmt.Errorf("%s: more than one JSON value", o.config)
-		}
-	}
-	if given["horizon"] {
-		o.plan.Horizon = flags.Horizon
-	}
-	if given["ignore-memory"] {
-		o.plan.IgnoreMemory = flags.IgnoreMemory
-	}
-	if given["ignore-cpus"] {
-		o.plan.IgnoreCPUs = flags.IgnoreCPUs
-	}
-	if given["backfill"] {
-		o.plan.Backfill = gang.Backfill(o.backfill)
-	}
-	if given["rule"] {
-		o.plan.Rule = slurm.Rule(o.rule)
-	}
-	if given["tenant"] {
-		o.plan.Tenant = slurm.Tenant(o.tenant)
 	}
 	if o.plan.Rule == "ltgf" { // what the zero values are called, as flags and in the file
 		o.plan.Rule = slurm.LTGF
@@ -141,10 +150,6 @@ func (o *options) settle(given map[string]bool) error {
 	if o.plan.Tenant == "account" {
 		o.plan.Tenant = slurm.ByAccount
 	}
-	if err := o.lists(); err != nil {
-		return err
-	}
-	return o.plan.Validate()
 }
 
 func (o *options) lists() error {
