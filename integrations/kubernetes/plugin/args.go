@@ -22,18 +22,24 @@ import (
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
-	View     view.Config           `json:"view,omitzero"`     // View says how nodes and pods are read; its scheduler name is the profile's.
-	Rule     scheduler.Rule        `json:"rule,omitempty"`    // Rule is the policy; "" means standalone.Priority. Queues win over it.
-	Queues   standalone.ObjectName `json:"queues,omitzero"`   // Queues is a ConfigMap with rule, weights and terms; zero means none.
-	Permit   metav1.Duration       `json:"permit,omitzero"`   // Permit is how long the pods of a batch may take to come through; 0 means 30 s.
-	Repair   metav1.Duration       `json:"repair,omitzero"`   // Repair is how long a gang may have fewer pods bound than its least; see standalone.Config.
-	Patience metav1.Duration       `json:"patience,omitzero"` // Patience is how long a gang waits before it is told why; see standalone.Config.
-	Reports  int                   `json:"reports,omitempty"` // Reports is how many writes a second reports may take; see standalone.Config.
-	Evict    bool                  `json:"evict,omitempty"`   // Evict stops victims by the eviction API rather than by deletion.
+	View     view.Config           `json:"view,omitzero"`      // View says how nodes and pods are read; its scheduler name is the profile's.
+	Rule     scheduler.Rule        `json:"rule,omitempty"`     // Rule is the policy; "" means standalone.Priority. Queues win over it.
+	Queues   standalone.ObjectName `json:"queues,omitzero"`    // Queues is a ConfigMap with rule, weights and terms; zero means none.
+	Permit   metav1.Duration       `json:"permit,omitzero"`    // Permit is how long the pods of a batch may take to come through; 0 means 30 s.
+	Repair   metav1.Duration       `json:"repair,omitzero"`    // Repair is how long a gang may have fewer pods bound than its least; see standalone.Config.
+	Patience metav1.Duration       `json:"patience,omitzero"`  // Patience is how long a gang waits before it is told why; see standalone.Config.
+	Reports  int                   `json:"reports,omitempty"`  // Reports is how many writes a second reports may take; see standalone.Config.
+	Parallel int                   `json:"parallel,omitempty"` // Parallel is how many bindings are written at once, and how many deletions; 0 means 32.
+	Evict    bool                  `json:"evict,omitempty"`    // Evict stops victims by the eviction API rather than by deletion.
 }
 
 // defaultPermit is Args.Permit where that is 0.
 const defaultPermit = 30 * time.Second
+
+// defaultParallel is Args.Parallel where that is 0. The framework has a goroutine for
+// each binding; several hundred writes at once take an API server longer than the same
+// one behind the other.
+const defaultParallel = 32
 
 // Validate reports what is wrong with a that is not for standalone.Config to find.
 func (a Args) Validate() error {

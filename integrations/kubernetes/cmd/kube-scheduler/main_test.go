@@ -1,15 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/e2e/cluster"
 )
@@ -99,13 +97,7 @@ func TestRefusedByAnotherPlugin(t *testing.T) {
 	other := w.gangs("other", 1, 2, 1)
 	w.make(other...)
 	w.rests(40*time.Second, 1, 1)
-	w.eventually(20*time.Second, func() error {
-		data, err := os.ReadFile(w.logs["one"])
-		if err == nil && !strings.Contains(string(data), "free ports") {
-			err = errors.New("nobody was refused for its ports")
-		}
-		return err
-	})
+	w.eventually(20*time.Second, func() error { return w.told("one", "free ports") })
 	pods, _, err := w.look()
 	check(t, err)
 	for i := range pods {
@@ -128,4 +120,82 @@ func TestOneOfTwoActs(t *testing.T) {
 	resume(t, first)
 	w.make(w.gangs("c", 5, 8, 1)...)
 	w.rests(40*time.Second, 15, 0)
+}
+
+// TestThereIsNothingToBeginWith starts a scheduler that has no nodes, and whose first
+// pods never get as far as the plugin: some are gated, others have no volume.
+func TestThereIsNothingToBeginWith(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{}, cluster.Kubelet{})
+	stuck := w.gangs("stuck", 1, 40, 1)[0]
+	for i := range stuck.Members {
+		p := stuck.Pod(i)
+		if i%2 == 0 {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+		} else {
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+		}
+		_, err := w.client.CoreV1().Pods(w.ns).Create(w.ctx, p, metav1.CreateOptions{})
+		check(t, err)
+	}
+	w.schedule("one")
+	w.eventually(30*time.Second, func() error { return w.told("one", "no nodes are registered") })
+	w.make(w.gangs("g", 6, 8, 1)...)
+	check(t, cluster.MakeNodes(w.ctx, w.client, cluster.Nodes{Count: 10, GPUs: 8, Rack: 2}))
+	w.rests(60*time.Second, 6, 1)
+}
+
+// TestPodGroups says what a gang is with the objects of Kubernetes.
+func TestPodGroups(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 8, GPUs: 8, Rack: 4}, cluster.Kubelet{})
+	gangs := w.gangs("g", 4, 8, 1)
+	for i := range gangs {
+		gangs[i].Native = true
+	}
+	gangs[2].Absent = 1
+	w.make(gangs...)
+	w.schedule("one")
+	w.rests(40*time.Second, 3, 1)
+}
+
+// TestTwoProfiles has two profiles with the plugin decide about the same nodes, of
+// which they need all.
+func TestTwoProfiles(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 6, GPUs: 8, Rack: 2}, cluster.Kubelet{})
+	first, second := w.gangs("a", 3, 8, 1), w.gangs("b", 3, 8, 1)
+	for i := range second {
+		second[i].Scheduler = "other-scheduler"
+	}
+	w.make(append(first, second...)...)
+	w.schedule("both", schedulerName, "other-scheduler")
+	w.rests(150*time.Second, 6, 0)
+}
+
+// TestPodsThatLeaveWhileTheirGangIsBound deletes pods as a Job does, with a finalizer that
+// keeps them, while gangs are being bound.
+func TestPodsThatLeaveWhileTheirGangIsBound(t *testing.T) {
+	w := newWorld(t, cluster.Nodes{Count: 20, GPUs: 8, Rack: 4}, cluster.Kubelet{})
+	gangs := w.gangs("g", 12, 8, 1)
+	for i := range gangs {
+		for k := range gangs[i].Members {
+			p := gangs[i].Pod(k)
+			if k == 0 && i%3 == 0 {
+				p.Finalizers = []string{"example.com/keep"}
+			}
+			_, err := w.client.CoreV1().Pods(w.ns).Create(w.ctx, p, metav1.CreateOptions{})
+			check(t, err)
+		}
+	}
+	w.schedule("one")
+	w.eventually(40*time.Second, func() error { return w.told("one", "Handlers synced") })
+	for i := 0; i < len(gangs); i += 3 {
+		name := gangs[i].Name + "-0"
+		check(t, w.client.CoreV1().Pods(w.ns).Delete(w.ctx, name, metav1.DeleteOptions{}))
+		time.Sleep(20 * time.Millisecond)
+	}
+	time.Sleep(2 * time.Second)
+	for i := 0; i < len(gangs); i += 3 {
+		_, err := w.client.CoreV1().Pods(w.ns).Patch(w.ctx, gangs[i].Name+"-0", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		check(t, err)
+	}
+	w.rests(90*time.Second, 12, 0) // the controller makes them anew
 }

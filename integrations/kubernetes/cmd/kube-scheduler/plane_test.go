@@ -112,9 +112,10 @@ func newWorld(t *testing.T, n cluster.Nodes, k cluster.Kubelet) *world {
 // schedulerName is that of all pods here.
 const schedulerName = "lockstep-scheduler"
 
-// configuration is that of deploy/plugin, but for what a test has of its own.
-func configuration(lease string) string {
-	return `apiVersion: kubescheduler.config.k8s.io/v1
+// configuration is that of deploy/plugin, but for what a test has of its own: profiles
+// that differ in their name only.
+func configuration(lease string, profiles ...string) string {
+	text := `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
@@ -128,7 +129,9 @@ clientConnection:
   qps: 1000
   burst: 2000
 profiles:
-- schedulerName: ` + schedulerName + `
+`
+	for _, name := range profiles {
+		text += `- schedulerName: ` + name + `
   plugins:
     multiPoint:
       enabled:
@@ -147,14 +150,19 @@ profiles:
         - label: ` + cluster.RackLabel + `
           level: {name: rack}
 `
+	}
+	return text
 }
 
 // schedule starts a scheduler as a process of its own. It is killed when the test ends.
-func (w *world) schedule(name string) *exec.Cmd {
+func (w *world) schedule(name string, profiles ...string) *exec.Cmd {
 	w.t.Helper()
+	if len(profiles) == 0 {
+		profiles = []string{schedulerName}
+	}
 	dir := w.t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	check(w.t, os.WriteFile(file, []byte(configuration(w.ns)), 0o600))
+	check(w.t, os.WriteFile(file, []byte(configuration(w.ns, profiles...)), 0o600))
 	log, err := os.Create(filepath.Join(dir, name+".log"))
 	check(w.t, err)
 	w.logs[name] = log.Name()
@@ -165,7 +173,7 @@ func (w *world) schedule(name string) *exec.Cmd {
 		}
 		log.Close()
 	})
-	cmd := exec.Command(program, "--config="+file, "--secure-port=0", "-v=2")
+	cmd := exec.Command(program, "--config="+file, "--secure-port=0", "-v=3")
 	cmd.Env = append(os.Environ(), "E2E_ROLE=kube-scheduler")
 	cmd.Stdout, cmd.Stderr = log, log
 	check(w.t, cmd.Start())
@@ -190,6 +198,15 @@ func (w *world) gangs(prefix string, n, members, gpus int) []cluster.Gang {
 		out[i] = cluster.Gang{Namespace: w.ns, Name: fmt.Sprintf("%s%03d", prefix, i), Scheduler: schedulerName, Members: members, GPUs: gpus}
 	}
 	return out
+}
+
+// told reports whether a scheduler's log has a text.
+func (w *world) told(name, text string) error {
+	data, err := os.ReadFile(w.logs[name])
+	if err == nil && !strings.Contains(string(data), text) {
+		err = fmt.Errorf("%s did not say %q", name, text)
+	}
+	return err
 }
 
 func (w *world) make(gangs ...cluster.Gang) {
