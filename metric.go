@@ -196,7 +196,8 @@ func metricWord(s string) bool {
 }
 
 // ValidateMetrics reports every fault of descriptors that are to be used
-// together, joined: those of each, and ErrDuplicate for a name given twice.
+// together, joined: those of each, and ErrDuplicate for a name given twice, be it
+// that of a series which a histogram is shown as.
 func ValidateMetrics(descriptors []MetricDescriptor) error {
 	f := faults{op: "metrics"}
 	seen := make(map[Metric]bool, len(descriptors))
@@ -210,6 +211,16 @@ func ValidateMetrics(descriptors []MetricDescriptor) error {
 			f.duplicate(at+".Name", string(d.Name))
 		}
 		seen[d.Name] = true
+	}
+	for i := range descriptors {
+		if descriptors[i].Kind != MetricHistogram {
+			continue
+		}
+		for _, suffix := range [...]Metric{"_bucket", "_count", "_sum"} {
+			if name := descriptors[i].Name + suffix; seen[name] {
+				f.duplicate("["+strconv.Itoa(i)+"].Name", string(name))
+			}
+		}
 	}
 	return f.err()
 }

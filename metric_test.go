@@ -91,6 +91,13 @@ func TestMetricDescriptorValidate(t *testing.T) {
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 	require.ErrorIs(t, err, lockstep.ErrDuplicate)
 	require.NoError(t, lockstep.ValidateMetrics(nil))
+
+	// A histogram is shown as series that nothing else may be called.
+	histogram := lockstep.MetricDescriptor{Name: "wait_seconds", Kind: lockstep.MetricHistogram, Help: "Wait", Buckets: []float64{1}}
+	gauge := lockstep.MetricDescriptor{Name: "wait_seconds_sum", Kind: lockstep.MetricGauge, Help: "Sum"}
+	require.ErrorIs(t, lockstep.ValidateMetrics([]lockstep.MetricDescriptor{gauge, histogram}), lockstep.ErrDuplicate)
+	histogram.Name = "waits_seconds"
+	require.NoError(t, lockstep.ValidateMetrics([]lockstep.MetricDescriptor{gauge, histogram}))
 }
 
 func ExampleMetricDescriptor() {

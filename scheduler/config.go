@@ -317,7 +317,7 @@ func (c *Config) order() order.Order {
 }
 
 func (s *Scheduler) gangConfig() gang.Config {
-	o := &orderer{Policy: s.policy, placer: s.placer, quota: s.quota, jobs: s.jobs}
+	o := &orderer{Policy: s.policy, preempts: s.cfg.Preempt != gang.PreemptOff, placer: s.placer, quota: s.quota, jobs: s.jobs}
 	c := gang.Config{
 		Hold: s.cfg.Hold, Backfill: s.cfg.Backfill, MaxAttempts: s.cfg.MaxAttempts, Retain: s.cfg.Retain, StartAtOnce: s.cfg.StartAtOnce,
 		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: o, Quota: s.cfg.Quota, Recorder: s.cfg.Recorder, Preempt: s.cfg.Preempt,

@@ -49,6 +49,16 @@ func TestQuotaLimitsTenants(t *testing.T) {
 		require.Equal(t, gang.Running, st.Gang.Phase, id)
 	}
 
+	// Also where no device is free.
+	s = newScheduler(t, scheduler.Config{Rule: scheduler.FIFO, Tree: cluster(t, 4), Quota: tree(t, 4), StartAtOnce: true, Preempt: gang.PreemptOn})
+	for _, id := range []lockstep.JobID{"a", "b", "c"} {
+		submit(t, s, at(0), gangOf(id, "t0", 8, time.Hour))
+	}
+	submit(t, s, at(0), gangOf("d", "t1", 8, time.Hour))
+	require.Len(t, step(t, s, at(0)), 4)
+	submit(t, s, at(10), gangOf("e", "t2", 8, time.Hour))
+	require.Equal(t, []string{"evict a"}, kinds(step(t, s, at(10))))
+
 	_, err := scheduler.New(scheduler.Config{Rule: scheduler.Static, Tree: cluster(t, 4), Quota: tree(t, 4)})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }

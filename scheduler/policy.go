@@ -173,18 +173,20 @@ func (o *ordered) Forget(lockstep.JobID) error { return nil } // nothing is kept
 // terms are over or somebody comes.
 func (o *ordered) NextWake(time.Time) (time.Time, bool) { return time.Time{}, false }
 
-// orderer ends a pass when there is nothing left to give: no device is free and
-// no holder competes. Nothing that Next could propose would be granted then.
+// orderer ends a pass when there is nothing left to give: no device is free, no
+// holder competes and nobody takes room. Nothing that Next could propose would be
+// granted then.
 type orderer struct {
 	Policy
-	placer  *placer
-	quota   *static // nil for none
-	tenants *within // that the quota holds for
-	jobs    map[lockstep.JobID]*job
+	preempts bool // waiting gangs may take the room of running ones
+	placer   *placer
+	quota    *static // nil for none
+	tenants  *within // that the quota holds for
+	jobs     map[lockstep.JobID]*job
 }
 
 func (o *orderer) Next() (lockstep.JobID, bool) {
-	if o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
+	if !o.preempts && o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
 		return "", false
 	}
 	for {

@@ -7,11 +7,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"strconv"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/internal/snapshot"
 )
 
@@ -56,10 +60,24 @@ func unframe(format string, value []byte, meta any) (data []byte, reason string)
 	if !ok {
 		return nil, "has no description"
 	}
-	if err := json.Unmarshal(line, meta); err != nil {
+	if err := strict(line, meta); err != nil {
 		return nil, err.Error()
 	}
 	return data, ""
+}
+
+// strict reads one value of JSON. A field that v does not have was written by a
+// version of this library that knows more: what is left would be another input.
+func strict(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one value")
+	}
+	return nil
 }
 
 // generation returns a name that nothing else was ever written under.
@@ -75,6 +93,7 @@ type writer struct {
 	put   func(ctx context.Context, key string, value []byte) error
 	dir   string
 	limit int
+	most  int64 // the longest that may be written
 	buf   []byte
 	parts parts
 	sum   hash.Hash
@@ -83,7 +102,7 @@ type writer struct {
 
 // newWriter returns a writer of values of up to limit bytes, which put stores.
 func newWriter(ctx context.Context, dir string, limit int, put func(ctx context.Context, key string, value []byte) error) *writer {
-	w := &writer{ctx: ctx, put: put, limit: limit, sum: sha256.New()}
+	w := &writer{ctx: ctx, put: put, limit: limit, most: maxBlob, sum: sha256.New()}
 	w.parts.Gen = generation()
 	w.dir = dir + w.parts.Gen + "/"
 	return w
@@ -92,6 +111,10 @@ func newWriter(ctx context.Context, dir string, limit int, put func(ctx context.
 // Write implements io.Writer.
 func (w *writer) Write(p []byte) (int, error) {
 	n := 0
+	if w.err == nil && int64(len(p)) > w.most-w.parts.Size-int64(len(w.buf)) {
+		// Nobody could read it again, and it would take the place of what can be read.
+		w.err = fault(lockstep.ErrInvalid, "write", "size", "", "at most "+strconv.FormatInt(w.most, 10)+" bytes")
+	}
 	for w.err == nil && len(p) > 0 {
 		k := min(w.limit-len(w.buf), len(p))
 		w.buf = append(w.buf, p[:k]...)
@@ -125,7 +148,7 @@ func (w *writer) close() (*parts, error) {
 	return &w.parts, nil
 }
 
-func partKey(dir string, n int) string { return fmt.Sprintf("%s%06d", dir, n) }
+func partKey(dir string, n int) string { return fmt.Sprintf("%s%07d", dir, n) }
 
 // read returns the bytes of p under dir as they were at revision rev.
 func (s *Space) read(ctx context.Context, op, dir string, p *parts, rev int64) ([]byte, error) {

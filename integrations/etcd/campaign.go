@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -28,6 +29,7 @@ func (s *Space) Token(ctx context.Context) (lease.Token, error) {
 // of ctx. While etcd cannot be reached it goes on trying. Where several wait it is
 // not said who is next.
 func (s *Space) Campaign(ctx context.Context) (*Leader, error) {
+	told := false
 	for {
 		l, err := s.stand(ctx)
 		if l != nil {
@@ -38,14 +40,19 @@ func (s *Space) Campaign(ctx context.Context) (*Leader, error) {
 			return nil, failed("campaign", ctx.Err())
 		}
 		if err == nil { // it was somebody else; wait for the end of that
+			told = false
 			err = s.vacancy(ctx)
 		}
 		if err != nil {
 			if isFault(err) {
 				return nil, err
 			}
-			if !s.transient(err) && ctx.Err() == nil {
+			// A candidate that was stopped between the grant and its use comes too late.
+			if !s.transient(err) && !errors.Is(err, rpctypes.ErrLeaseNotFound) && ctx.Err() == nil {
 				return nil, failed("campaign", err)
+			}
+			if ctx.Err() == nil {
+				s.silent(&told, "campaign", err)
 			}
 			if err := wait(ctx, s.pause()); err != nil {
 				return nil, failed("campaign", err)
@@ -152,30 +159,42 @@ func (s *Space) vacancy(ctx context.Context) error {
 // context that ends with the reign, and resigns when lead returns. It returns nil
 // when ctx ends or lead returns nil while it reigns, and the first error of lead
 // that is not ErrDeposed and not of a context that ended with the reign. No
-// goroutine is left. Lead begins by reading the state anew: somebody else may have
-// led meanwhile.
+// goroutine is left, and where lead panics nobody leads either. Lead begins by
+// reading the state anew: somebody else may have led meanwhile.
 func (s *Space) Run(ctx context.Context, lead func(ctx context.Context, l *Leader) error) error {
 	for {
-		l, err := s.Campaign(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		err = l.reign(ctx, lead)
-		lost := l.Check() != nil
-		if e := l.Resign(context.WithoutCancel(ctx)); e != nil {
-			s.cfg.Logger.Warn("resign", zap.Error(e))
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, ErrDeposed), lost && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
-		default:
+		if again, err := s.runOnce(ctx, lead); !again {
 			return err
 		}
 	}
+}
+
+// runOnce is one reign of Run, and says whether there is to be another.
+func (s *Space) runOnce(ctx context.Context, lead func(ctx context.Context, l *Leader) error) (again bool, err error) {
+	l, err := s.Campaign(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		return false, err
+	}
+	defer func() { // also of one whose lead panics: it would renew its lease for ever
+		if err := l.Resign(context.WithoutCancel(ctx)); err != nil {
+			s.cfg.Logger.Warn("resign", zap.Error(err))
+		}
+	}()
+	err = l.reign(ctx, lead)
+	switch {
+	case ctx.Err() != nil:
+		return false, nil
+	case errors.Is(err, ErrDeposed):
+		return true, nil
+	case l.Check() == nil:
+		return false, err
+	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return true, nil
+	}
+	return false, err
 }
 
 // reign calls lead with a context that ends when l is deposed.
@@ -190,8 +209,6 @@ func (l *Leader) reign(ctx context.Context, lead func(ctx context.Context, l *Le
 		case <-ctx.Done():
 		}
 	}()
-	err := lead(ctx, l)
-	cancel(nil)
-	<-ended
-	return err
+	defer func() { cancel(nil); <-ended }()
+	return lead(ctx, l)
 }

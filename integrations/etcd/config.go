@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"math"
 	"net/url"
 	"os"
 	"strconv"
@@ -27,7 +28,7 @@ const (
 
 // Config configures a Space. Only Client has no default.
 type Config struct {
-	Prefix  string        `json:"prefix,omitempty"`  // Prefix is what all keys begin with, without NUL bytes; one slash is put behind it where there is none. Empty means DefaultPrefix. Schedulers of one cluster share it, others have another.
+	Prefix  string        `json:"prefix,omitempty"`  // Prefix is what all keys begin with, without NUL bytes; one slash is put behind it where there is none. Empty means DefaultPrefix. The copies of one scheduler share it, others have another, which is not below the names of this one, such as its "store/".
 	Name    string        `json:"name,omitempty"`    // Name is what others see of this candidate at the leader's key; empty means host name and process ID. It decides nothing.
 	TTL     time.Duration `json:"ttl,omitempty"`     // TTL is for how long the leader's lease is good without renewal, in whole seconds, at most a day; 0 means DefaultTTL. etcd may raise it to 1.5 times its election timeout.
 	Margin  time.Duration `json:"margin,omitempty"`  // Margin is how long before the lease could end its leader stops, less than half the TTL: it has to cover how long an act takes and how far two clocks drift in a TTL. 0 means a fifth of the TTL.
@@ -37,7 +38,7 @@ type Config struct {
 	Every   int           `json:"every,omitempty"`   // Every is after how many records Journal.Commit takes a snapshot; 0 means DefaultEvery, negative never.
 
 	Client *clientv3.Client `json:"-"` // Client is what talks to etcd, with its endpoints, TLS and user; required. It stays the caller's to close, after all that was made of it has ended.
-	Logger *zap.Logger      `json:"-"` // Logger is told of takeovers, losses and failed renewals; nil means nobody.
+	Logger *zap.Logger      `json:"-"` // Logger is told of takeovers, losses, failed renewals, snapshots, and once of each time in which etcd does not answer; nil means nobody.
 }
 
 // Validate reports every fault of c, joined.
@@ -60,6 +61,9 @@ func (c Config) Validate() error {
 	}
 	if c.Timeout < 0 {
 		bad("Timeout", c.Timeout.String(), "must not be negative")
+	}
+	if c.Floor == math.MaxUint64 {
+		bad("Floor", c.Floor.String(), "leaves no token")
 	}
 	if c.Chunk != 0 && (c.Chunk < 1<<10 || c.Chunk > 64<<20) {
 		bad("Chunk", strconv.Itoa(c.Chunk), "must be 1 KiB to 64 MiB")

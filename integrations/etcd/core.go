@@ -11,11 +11,17 @@ import (
 
 // Scheduler recovers the journal as that of a scheduler, bit for bit as it was when
 // the latest record was flushed, and adds to the journal whatever it takes from now
-// on: call Commit before carrying out what it decides. The Config is the one that
-// the journal was written under; its Log is called too, for new entries only. A
-// snapshot or an entry that the scheduler does not take is ErrCorrupt, but for one
-// of another rule or cluster, which is lockstep.ErrConflict. A scheduler of an
-// earlier call must not be used any more.
+// on: call Commit before carrying out what it decides. A leader's journal that is
+// new gets a snapshot at once, by which the cluster is known. The Config's Log is
+// called too, for new entries only.
+//
+// The Config is the one that the journal was written under: its inputs are decided
+// upon anew. Another Tree or Rule than the snapshot's is lockstep.ErrConflict, and so
+// is anything else that is not as it was (but for Nodes, and for what has no JSON,
+// such as Policy and Quota, which nobody can compare) as long as there are records
+// behind the snapshot: take a Snapshot under the old one, and behind Rebase. A
+// snapshot or an entry that the scheduler does not take is ErrCorrupt. A scheduler
+// of an earlier call must not be used any more.
 func (j *Journal) Scheduler(ctx context.Context, cfg scheduler.Config) (*scheduler.Scheduler, error) {
 	log, live := cfg.Log, false
 	cfg.Log = func(e scheduler.Entry) {
@@ -38,7 +44,7 @@ func (j *Journal) Scheduler(ctx context.Context, cfg scheduler.Config) (*schedul
 	}
 	replay := func(r Record) error {
 		var e scheduler.Entry
-		if err := json.Unmarshal(r.Data, &e); err != nil {
+		if err := strict(r.Data, &e); err != nil {
 			return j.broken(r.Seq, err)
 		}
 		// What went wrong then goes wrong again; it is the same as long as it was taken.
@@ -47,11 +53,38 @@ func (j *Journal) Scheduler(ctx context.Context, cfg scheduler.Config) (*schedul
 		}
 		return j.taken(r.Seq, s)
 	}
-	if err := j.Recover(ctx, restore, replay); err != nil {
+	as := cfg
+	as.Nodes = nil // they are in the snapshot, and change with the cluster
+	if err := j.under(as); err != nil {
+		return nil, err
+	}
+	if err := j.recoverAs(ctx, restore, replay); err != nil {
+		return nil, err
+	}
+	if err := j.begin(ctx, s); err != nil {
 		return nil, err
 	}
 	live = true
 	return s, nil
+}
+
+// under notes the configuration of a core.
+func (j *Journal) under(cfg any) error {
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		return failed("recover", err)
+	}
+	j.config = sumText(data)
+	return nil
+}
+
+// begin takes the snapshot of a core whose journal is new, or was begun by somebody
+// who died before that.
+func (j *Journal) begin(ctx context.Context, c Core) error {
+	if j.leader == nil || j.head.Seq != 0 || j.head.Snapshot != nil {
+		return nil
+	}
+	return j.Snapshot(ctx, c)
 }
 
 // Ledger is Scheduler for a fairness ledger that is used by itself.
@@ -77,7 +110,7 @@ func (j *Journal) Ledger(ctx context.Context, cfg fairness.Config) (*fairness.Le
 	}
 	replay := func(r Record) error {
 		var e fairness.Event
-		if err := json.Unmarshal(r.Data, &e); err != nil {
+		if err := strict(r.Data, &e); err != nil {
 			return j.broken(r.Seq, err)
 		}
 		if err := l.Apply(e); err != nil {
@@ -85,7 +118,13 @@ func (j *Journal) Ledger(ctx context.Context, cfg fairness.Config) (*fairness.Le
 		}
 		return j.taken(r.Seq, l)
 	}
-	if err := j.Recover(ctx, restore, replay); err != nil {
+	if err := j.under(cfg); err != nil {
+		return nil, err
+	}
+	if err := j.recoverAs(ctx, restore, replay); err != nil {
+		return nil, err
+	}
+	if err := j.begin(ctx, l); err != nil {
 		return nil, err
 	}
 	live = true

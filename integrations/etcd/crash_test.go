@@ -102,8 +102,8 @@ func (f *life) grant(ctx context.Context, st *Store, n uint64) error {
 func crashConfig(c *Config) { c.Chunk, c.Every = 4<<10, 10 }
 
 // TestProcessKilledBetweenAnyTwoWrites counts the writes of a history, and then
-// lives it once for each of them and each side of it: the process is dead before
-// the write, or after it and before it knows. What is left must be the state after
+// lives it once for each of them: the process is dead before the write, or, for some,
+// after it and before it knows. What is left must be the state after
 // some number of inputs, no fewer than were certain, and whoever comes next must
 // get to the same end as if nothing had happened.
 func TestProcessKilledBetweenAnyTwoWrites(t *testing.T) {
@@ -131,6 +131,11 @@ func TestProcessKilledBetweenAnyTwoWrites(t *testing.T) {
 
 	for at := int64(1); at <= points; at++ {
 		for _, what := range []fate{lost, last} {
+			// Dead behind a write leaves what dead before the next one leaves, and was sure of
+			// less: some of these will do.
+			if what == last && at%4 != 0 && at != points {
+				continue
+			}
 			name := fmt.Sprintf("%d-%d", at, what)
 			f.writes.Store(0)
 			f.dead.Store(false)
@@ -151,7 +156,7 @@ func TestProcessKilledBetweenAnyTwoWrites(t *testing.T) {
 			check(t, s, ref, second, name)
 		}
 	}
-	t.Logf("%d writes, each the last one twice", points)
+	t.Logf("%d writes, each the one that did not come", points)
 }
 
 // expire ends the lease of whoever leads, as time would.

@@ -28,9 +28,9 @@
 // Invariants: in the history of etcd, no write of a leader comes behind the
 // beginning of a later reign. What a call acknowledged is there. What is recovered
 // is the state after some number of inputs, no fewer than were acknowledged, bit
-// for bit (but for the versions of the room, by which plans from before are
-// refused), or an error. Nothing that counts is overwritten in place, and nothing
-// is skipped.
+// for bit under the same configuration and version of this library (but for the
+// versions of the room, by which plans from before are refused), or an error.
+// Nothing that counts is overwritten in place, and nothing is skipped.
 //
 // # Usage
 //
@@ -59,9 +59,12 @@
 // ErrDeposed, which is lockstep.ErrStale and ErrConflict, for whoever no longer leads;
 // ErrConflict for a revision that is not the present one, a record out of place, a
 // journal that was not recovered, and one of a reign with a later token; ErrCorrupt,
-// which is ErrInvalid, for what is not as it was written. All else is what etcd or the context returned, wrapped: then it is
-// not known whether a Swap or a Commit of a Leader took place. Flush, Commit and
-// Snapshot of a Journal find out, and go on until their context or the reign ends.
+// which is ErrInvalid, for what is not as it was written. All else is what etcd or
+// the context returned, wrapped: then it is not known whether a Swap or a Commit of
+// a Leader took place. Flush, Commit and Snapshot of a Journal find out. They and
+// Recover go on until their context or the reign ends, but return at once what etcd would say
+// again: that there is no space, that the user may not, that the request is too
+// long, that its data is damaged.
 //
 // # Concurrency
 //

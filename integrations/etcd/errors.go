@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,8 +39,9 @@ func failed(op string, err error) error {
 
 func compacted(err error) bool { return errors.Is(err, rpctypes.ErrCompacted) }
 
-// transient says whether the same request may succeed later. Of what is not, etcd
-// refused the request and nothing came of it.
+// transient says whether the same request may succeed later. What is not, etcd
+// refused, and nothing came of it, but for ErrNoSpace: the request with which etcd
+// finds that its space is used up may have been carried out.
 func (s *Space) transient(err error) bool {
 	if isFault(err) || s.cfg.Client.Ctx().Err() != nil || errors.Is(err, context.Canceled) {
 		return false // it is not etcd's word, the client was closed, or the caller has had enough
@@ -54,10 +56,18 @@ func (s *Space) transient(err error) bool {
 	}
 	switch code {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated,
-		codes.OutOfRange, codes.ResourceExhausted, codes.Unimplemented:
+		codes.OutOfRange, codes.ResourceExhausted, codes.Unimplemented, codes.DataLoss:
 		return false
 	}
 	return true
+}
+
+// silent logs the first of failures in a row after which op is tried again.
+func (s *Space) silent(told *bool, op string, err error) {
+	if !*told {
+		*told = true
+		s.cfg.Logger.Warn("etcd does not answer", zap.String("op", op), zap.Error(err))
+	}
 }
 
 // isFault says whether err is this package's own word and not one of etcd's.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -43,8 +44,9 @@ func TestMain(m *testing.M) {
 type server struct {
 	once sync.Once
 	dir  string
-	own  bool // dir is to be removed by close
-	sync bool // it syncs its log to the disk
+	own  bool  // dir is to be removed by close
+	sync bool  // it syncs its log to the disk
+	room int64 // in bytes, after which it takes no more; 0 for etcd's own
 	etcd *embed.Etcd
 	addr string // host:port of the clients
 	peer string
@@ -83,7 +85,9 @@ func (s *server) open() error {
 	cfg.Dir = filepath.Join(s.dir, "data")
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	cfg.TickMs, cfg.ElectionMs = 10, 100 // which allows leases of a second
-	cfg.UnsafeNoFsync = !s.sync          // the machine does not lose power in these tests
+	cfg.QuotaBackendBytes = s.room
+	cfg.BcryptCost = 4          // the least: passwords guard nothing here
+	cfg.UnsafeNoFsync = !s.sync // the machine does not lose power in these tests
 	client, peer := url.URL{Scheme: "http", Host: s.addr}, url.URL{Scheme: "http", Host: s.peer}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
@@ -243,6 +247,7 @@ const (
 	unsaid         // it is written and the answer is lost
 	undecided      // it does not arrive and the error does not tell
 	late           // it arrives right before the next one
+	exhausted      // it is written, and the answer is that there is no space
 )
 
 var errDead = fmt.Errorf("the process is dead")
@@ -306,6 +311,8 @@ func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
 		return nil, status.Error(codes.PermissionDenied, errDead.Error())
 	case unsaid:
 		return nil, errGone
+	case exhausted:
+		return nil, rpctypes.ErrNoSpace
 	}
 	return resp, err
 }

@@ -47,6 +47,7 @@ type head struct {
 	Saved    uint64      `json:"saved"`              // the latest record that is in the snapshot
 	Base     string      `json:"base"`               // Chain as it was then
 	Snapshot *parts      `json:"snapshot,omitempty"` // nil: none was taken
+	Config   string      `json:"config,omitempty"`   // the sum of the configuration under which the records behind the snapshot were made; empty where nobody said
 }
 
 // batch is the description of records that were written together. Their bytes
@@ -68,6 +69,8 @@ type Journal struct {
 	leader *Leader
 	dir    string
 
+	config string // the sum of that of the core, empty where it is not known
+
 	ready   bool
 	fault   error    // of an entry that could not be added
 	pending []Record // added and not flushed
@@ -77,11 +80,14 @@ type Journal struct {
 }
 
 // Journal returns the journal of that name, for writing by l only; with a nil l it
-// can only be read. Names are any text but the empty one. Nothing is read before
-// Recover.
+// can only be read. Names are any text but the empty one. A leader of another space
+// is ErrInvalid. Nothing is read before Recover.
 func (s *Space) Journal(name string, l *Leader) (*Journal, error) {
 	if name == "" {
 		return nil, fault(lockstep.ErrInvalid, "journal", "name", `""`, "required")
+	}
+	if err := s.own("journal", l); err != nil {
+		return nil, err
 	}
 	return &Journal{space: s, leader: l, dir: s.cfg.Prefix + "journal/" + escape(name) + "/"}, nil
 }
@@ -247,15 +253,23 @@ func (j *Journal) snapshot(ctx context.Context, op string, c Core) error {
 }
 
 // put writes a part, which counts only once a head or a batch names it, so that it
-// may be written twice.
+// may be written twice. Before the first ever there has to be a head, so that parts
+// without one mean that it was lost.
 func (j *Journal) put(ctx context.Context, key string, data []byte) error {
-	for {
-		_, err := j.leader.commit(ctx, "write", nil, []clientv3.Op{clientv3.OpPut(key, string(data))})
+	const op = "write"
+	if j.rev == 0 {
+		if err := j.swing(ctx, op, head{Token: j.leader.token, Reign: j.leader.rev}); err != nil {
+			return err
+		}
+	}
+	for told := false; ; {
+		_, err := j.leader.commit(ctx, op, nil, []clientv3.Op{clientv3.OpPut(key, string(data))})
 		if err == nil || ctx.Err() != nil || !j.space.transient(err) {
 			return err
 		}
+		j.space.silent(&told, op, err)
 		if err := wait(ctx, j.space.pause()); err != nil {
-			return failed("write", err)
+			return failed(op, err)
 		}
 	}
 }
@@ -274,6 +288,7 @@ var errOvertaken = errors.New("overtaken by an earlier attempt")
 // the journal knows. Of all attempts to replace one head at most one is taken, since
 // that changes the revision; so each may be repeated.
 func (j *Journal) swing(ctx context.Context, op string, h head, ops ...clientv3.Op) error {
+	h.Config = j.config
 	raw, err := frame(headFormat, &h, nil)
 	if err != nil {
 		return failed(op, err)
@@ -281,7 +296,7 @@ func (j *Journal) swing(ctx context.Context, op string, h head, ops ...clientv3.
 	j.tried = append(j.tried, attempt{h, raw})
 	same := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(j.headKey()), "=", j.rev)}
 	ops = append(ops, clientv3.OpPut(j.headKey(), string(raw)))
-	for {
+	for told := false; ; {
 		resp, err := j.leader.commit(ctx, op, same, ops)
 		if err == nil && resp.Succeeded {
 			j.head, j.rev, j.tried = h, resp.Header.Revision, nil
@@ -291,6 +306,7 @@ func (j *Journal) swing(ctx context.Context, op string, h head, ops ...clientv3.
 			if ctx.Err() != nil || !j.space.transient(err) {
 				return err
 			}
+			j.space.silent(&told, op, err)
 			if err := wait(ctx, j.space.pause()); err != nil {
 				return failed(op, err)
 			}

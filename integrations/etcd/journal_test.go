@@ -479,7 +479,7 @@ func TestRecordsThatAreNoEntriesAreRefused(t *testing.T) {
 	s := newSpace(t, nil)
 	l := lead(t, s)
 	for i, data := range []string{
-		"", "{", "null", `{"seq":2,"step":"2026-01-01T00:00:00Z"}`, `{"seq":1,"forget":"nobody"}`,
+		"", "{", "null", `{"seq":1,"step":"2026-01-01T00:00:00Z","later":1}`, `{"seq":1,"kind":"join","time":"2026-01-01T00:00:00Z","tenant":"a","later":1}`, `{"seq":1,"step":"2026-01-01T00:00:00Z"}{}`, `{"seq":2,"step":"2026-01-01T00:00:00Z"}`, `{"seq":1,"forget":"nobody"}`,
 		`{"seq":1,"event":{"kind":"finish","time":"2026-01-01T00:00:00Z","job":"nobody"}}`,
 	} {
 		j, c, err := recoverTape(t, s, fmt.Sprint(i), l)

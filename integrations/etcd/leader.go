@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/lockstep-gpu/lockstep"
 	"github.com/lockstep-gpu/lockstep/lease"
 )
 
@@ -39,7 +40,8 @@ type Leader struct {
 // before. Send it along with whatever acts outside etcd.
 func (l *Leader) Token() lease.Token { return l.token }
 
-// Done returns a channel that is closed once l is deposed or has resigned.
+// Done returns a channel that is closed once l is deposed or has resigned, which is
+// no later than at Deadline.
 func (l *Leader) Done() <-chan struct{} { return l.done }
 
 // Deadline returns until when l may act if no renewal succeeds. It has a monotonic
@@ -121,6 +123,14 @@ func (l *Leader) Resign(ctx context.Context) error {
 	return failed("resign", err)
 }
 
+// own refuses a leader of another space: its guard says nothing about this one.
+func (s *Space) own(op string, l *Leader) error {
+	if l != nil && l.space.cfg.Prefix != s.cfg.Prefix {
+		return fault(lockstep.ErrInvalid, op, "leader", strconv.Quote(l.space.cfg.Prefix), "leads another space")
+	}
+	return nil
+}
+
 func (l *Leader) deposed(op string) error {
 	return fault(ErrDeposed, op, "token", l.token.String(), "no longer leads")
 }
@@ -144,7 +154,7 @@ func (l *Leader) end(why string) bool {
 func (l *Leader) renew(ctx context.Context) {
 	defer close(l.ended)
 	pace := l.space.cfg.TTL / 3
-	for pause := pace; wait(ctx, pause) == nil; {
+	for pause := pace; wait(ctx, min(pause, l.left())) == nil; {
 		err := l.renewOnce(ctx)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrDeposed):
@@ -158,6 +168,10 @@ func (l *Leader) renew(ctx context.Context) {
 	}
 }
 
+// left returns how long l may act if no renewal succeeds. Nothing that renew does
+// takes longer, so that Done is closed in time.
+func (l *Leader) left() time.Duration { return l.Deadline().Sub(l.space.now()) }
+
 // renewOnce renews the lease. A renewal counts from before it was sent: what etcd
 // does with it can only be later. One that is answered after the deadline is none.
 func (l *Leader) renewOnce(ctx context.Context) error {
@@ -166,7 +180,7 @@ func (l *Leader) renewOnce(ctx context.Context) error {
 	}
 	s := l.space
 	sent := s.now()
-	ttl, err := s.keepAlive(ctx, l.id, min(s.cfg.Timeout, s.cfg.TTL/3))
+	ttl, err := s.keepAlive(ctx, l.id, min(s.cfg.Timeout, s.cfg.TTL/3, l.left()))
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		l.end("the lease has ended")
 	} else if err != nil {

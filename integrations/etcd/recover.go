@@ -14,23 +14,47 @@ import (
 // Recover reads the journal as it is at one moment: it calls restore with the
 // snapshot, nil if there is none, and then replay with each record behind it, in
 // order. Both may begin again from the start, with another restore, where etcd
-// compacted what was being read. What is missing, changed or out of order is
+// compacted what was being read, or did not answer: it goes on trying until ctx ends
+// or the leader is deposed. What is missing, changed or out of order is
 // ErrCorrupt, and what the functions return is returned. A journal that was written
 // under its leader's token, or a later one, in another reign is ErrConflict: tokens
 // were lost. After an error the journal is not ready. It may be called again; records
 // that were not flushed are dropped.
 func (j *Journal) Recover(ctx context.Context, restore func(r io.Reader) error, replay func(r Record) error) error {
+	j.config = ""
+	return j.recoverAs(ctx, restore, replay)
+}
+
+// recoverAs is Recover for a core of which j.config is known.
+func (j *Journal) recoverAs(ctx context.Context, restore func(r io.Reader) error, replay func(r Record) error) error {
+	const op = "recover"
 	j.ready, j.fault, j.pending, j.tried = false, nil, nil, nil
-	for {
-		err := j.recover(ctx, restore, replay)
-		if err == nil || !compacted(err) {
+	var theirs error // what the functions returned, which is not etcd's
+	first := func(r io.Reader) error { theirs = restore(r); return theirs }
+	next := func(r Record) error { theirs = replay(r); return theirs }
+	for told := false; ; {
+		err := j.recover(ctx, op, first, next)
+		switch {
+		case err == nil || theirs != nil || ctx.Err() != nil:
 			return err
+		case compacted(err):
+			continue
+		case !j.space.transient(err):
+			return err
+		}
+		if j.leader != nil {
+			if err := j.leader.Check(); err != nil {
+				return err
+			}
+		}
+		j.space.silent(&told, op, err)
+		if err := wait(ctx, j.space.pause()); err != nil {
+			return failed(op, err)
 		}
 	}
 }
 
-func (j *Journal) recover(ctx context.Context, restore func(r io.Reader) error, replay func(r Record) error) error {
-	const op = "recover"
+func (j *Journal) recover(ctx context.Context, op string, restore func(r io.Reader) error, replay func(r Record) error) error {
 	resp, err := j.space.get(ctx, j.headKey(), 0)
 	if err != nil {
 		return failed(op, err)
@@ -42,12 +66,18 @@ func (j *Journal) recover(ctx context.Context, restore func(r io.Reader) error, 
 			return corrupt(op, j.headKey(), reason)
 		}
 		j.rev = resp.Kvs[0].ModRevision
+	} else if err := j.nothing(ctx, op, at); err != nil {
+		return err
 	}
 	if j.head.Saved > j.head.Seq || (j.head.Saved > 0 && j.head.Snapshot == nil) {
 		return corrupt(op, j.headKey(), "does not suit itself")
 	}
 	if l := j.leader; l != nil && (j.head.Token > l.token || j.head.Token == l.token && j.head.Reign != l.rev) {
 		return fault(lockstep.ErrConflict, op, "token", j.leader.token.String(), "the journal was written under "+j.head.Token.String()+": set Config.Floor to what has been seen")
+	}
+	// Inputs are decided upon anew, which comes out otherwise under another configuration.
+	if j.config != "" && j.head.Config != "" && j.config != j.head.Config && j.head.Seq > j.head.Saved {
+		return fault(lockstep.ErrConflict, op, "cfg", "", "the records behind the snapshot were made under another configuration: recover under that, take a Snapshot, and then change it")
 	}
 	if j.head.Snapshot == nil {
 		err = restore(nil)
@@ -64,6 +94,19 @@ func (j *Journal) recover(ctx context.Context, restore func(r io.Reader) error, 
 		return err
 	}
 	j.ready = true
+	return nil
+}
+
+// nothing makes sure that a journal without a head is a new one: all that is ever
+// written in one is written with its head or behind it.
+func (j *Journal) nothing(ctx context.Context, op string, at int64) error {
+	resp, err := j.space.get(ctx, j.dir, at, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		return failed(op, err)
+	}
+	if len(resp.Kvs) > 0 {
+		return corrupt(op, j.headKey(), "is missing, while "+string(resp.Kvs[0].Key)+" is there")
+	}
 	return nil
 }
 

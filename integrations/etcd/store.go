@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -33,7 +34,8 @@ var _ lease.Store = (*Store)(nil)
 
 // Store returns the stores' keys under the prefix, for writing by l only: every
 // Swap is guarded by its token as well as by the revision. A nil l leaves it at the
-// revision, which is enough to read, and for tools.
+// revision, which is enough to read, and for tools. With a leader of another space,
+// each Swap is ErrInvalid.
 func (s *Space) Store(l *Leader) *Store { return &Store{space: s, leader: l} }
 
 func (t *Store) key(key string) string { return t.space.cfg.Prefix + "store/" + escape(key) }
@@ -45,23 +47,29 @@ func (t *Store) parts(key string) string {
 // value that is not as it was written, or of which a part is missing, is
 // ErrCorrupt.
 func (t *Store) Load(ctx context.Context, key string) ([]byte, lease.Revision, error) {
+	data, rev, _, err := t.load(ctx, key)
+	return data, rev, err
+}
+
+// load is Load that also returns the revision of etcd at which it read.
+func (t *Store) load(ctx context.Context, key string) (data []byte, rev lease.Revision, at int64, err error) {
 	const op = "load"
 	for {
 		resp, err := t.space.get(ctx, t.key(key), 0)
 		if err != nil {
-			return nil, 0, failed(op, err)
+			return nil, 0, 0, failed(op, err)
 		}
 		if len(resp.Kvs) == 0 {
-			return nil, 0, nil
+			return nil, 0, resp.Header.Revision, nil
 		}
 		data, err := t.decode(ctx, op, key, resp.Kvs[0].Value, resp.Header.Revision)
 		if compacted(err) {
 			continue // newer parts have replaced these meanwhile
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
-		return data, lease.Revision(resp.Kvs[0].ModRevision), nil
+		return data, lease.Revision(resp.Kvs[0].ModRevision), resp.Header.Revision, nil
 	}
 }
 
@@ -89,6 +97,9 @@ func (t *Store) Swap(ctx context.Context, key string, old lease.Revision, data [
 	const op = "swap"
 	if err := ctx.Err(); err != nil {
 		return 0, failed(op, err)
+	}
+	if err := t.space.own(op, t.leader); err != nil {
+		return 0, err
 	}
 	if old > math.MaxInt64 {
 		return 0, t.conflict(old)
@@ -136,10 +147,11 @@ func (t *Store) swap(ctx context.Context, op, key string, old lease.Revision, v 
 		return lease.Revision(resp.Header.Revision), nil
 	case err == nil:
 		return 0, t.conflict(old)
-	case ctx.Err() != nil || !t.space.transient(err):
+	case ctx.Err() != nil || !t.space.transient(err) && !errors.Is(err, rpctypes.ErrNoSpace):
 		return 0, err
 	}
-	// The answer is lost. What stands there tells by its nonce whether it is ours.
+	// The answer is lost, or it is of the request that used up the space, which etcd
+	// may carry out and answer with an error. What stands there tells by its nonce whether it is ours.
 	now, e := t.space.get(ctx, t.key(key), 0)
 	if e == nil && len(now.Kvs) == 1 && string(now.Kvs[0].Value) == raw {
 		return lease.Revision(now.Kvs[0].ModRevision), nil
@@ -177,9 +189,9 @@ func (t *Store) conflict(old lease.Revision) error {
 // it may see the last only. Where etcd has compacted what it had to read it reads
 // anew, and where etcd cannot be reached it goes on trying; other errors end it.
 func (t *Store) Watch(ctx context.Context, key string, see func(data []byte, rev lease.Revision) error) error {
-	last, first := lease.Revision(0), true
+	last, first, told := lease.Revision(0), true, false
 	for ctx.Err() == nil {
-		data, rev, err := t.Load(ctx, key)
+		data, rev, at, err := t.load(ctx, key)
 		if err == nil && (first || rev != last) {
 			if err := see(data, rev); err != nil {
 				return err
@@ -187,7 +199,8 @@ func (t *Store) Watch(ctx context.Context, key string, see func(data []byte, rev
 			last, first = rev, false
 		}
 		if err == nil {
-			err = t.change(ctx, key, rev)
+			told = false
+			err = t.change(ctx, key, at)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -195,26 +208,19 @@ func (t *Store) Watch(ctx context.Context, key string, see func(data []byte, rev
 		case !t.space.transient(err):
 			return err
 		default:
+			t.space.silent(&told, "watch", err)
 			_ = wait(ctx, t.space.pause()) // the loop asks ctx
 		}
 	}
 	return nil
 }
 
-// change returns once key may be another than at revision rev, 0 for absent.
-func (t *Store) change(ctx context.Context, key string, rev lease.Revision) error {
-	from := int64(rev) + 1
-	if rev == 0 {
-		// Absent: a change of the past is not missed, since it is read again first.
-		resp, err := t.space.get(ctx, t.key(key), 0, clientv3.WithKeysOnly())
-		if err != nil || len(resp.Kvs) > 0 {
-			return err
-		}
-		from = resp.Header.Revision + 1
-	}
+// change returns once key may be another than it was at revision at. That is when it
+// was read, not when it was written, of which etcd may have compacted all.
+func (t *Store) change(ctx context.Context, key string, at int64) error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), t.space.doze())
 	defer cancel()
-	for event := range t.space.cfg.Client.Watch(ctx, t.key(key), clientv3.WithRev(from)) {
+	for event := range t.space.cfg.Client.Watch(ctx, t.key(key), clientv3.WithRev(at+1)) {
 		if err := event.Err(); err != nil {
 			return err
 		}

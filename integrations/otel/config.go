@@ -66,7 +66,13 @@ func (c Config) Validate() error {
 	if _, err := meter.NewBounds(meter.BoundsConfig{Metrics: c.Metrics, Values: c.Values, Series: c.Series}); err != nil {
 		errs = append(errs, err)
 	}
+	names := make(map[string]bool, len(c.Metrics))
 	for i := range c.Metrics {
+		name, _ := Instrument(c.Prefix, c.Metrics[i])
+		if names[name] {
+			errs = append(errs, fault(lockstep.ErrDuplicate, "config", "Metrics["+strconv.Itoa(i)+"].Name", errtext.Quote(string(c.Metrics[i].Name)), "another is called "+name+" too"))
+		}
+		names[name] = true
 		if n := len(c.Metrics[i].Labels); n > MaxLabels {
 			errs = append(errs, fault(lockstep.ErrInvalid, "config", "Metrics["+strconv.Itoa(i)+"].Labels", strconv.Itoa(n), "want at most "+strconv.Itoa(MaxLabels)))
 		}
@@ -111,6 +117,9 @@ func Instrument(prefix string, d lockstep.MetricDescriptor) (name, unit string) 
 func noun(name string) string {
 	if i := strings.LastIndexByte(name, '_'); i >= 0 {
 		name = name[i+1:]
+	}
+	if stem, ok := strings.CutSuffix(name, "ies"); ok {
+		return stem + "y"
 	}
 	return strings.TrimSuffix(name, "s")
 }

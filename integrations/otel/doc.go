@@ -41,9 +41,10 @@
 //
 // # Errors
 //
-// NewRecorder and NewTracer return lockstep.ErrInvalid. Apply and Step return
-// what the scheduler does, and nothing of their own: what a provider or an
-// exporter fails at is the provider's to say.
+// NewRecorder and NewTracer return lockstep.ErrInvalid, and ErrDuplicate for metrics
+// that would have one name. Apply and Step return what the scheduler does, and
+// nothing of their own: what a provider or an exporter fails at is the provider's to
+// say.
 //
 // # Concurrency
 //

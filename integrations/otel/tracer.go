@@ -255,10 +255,24 @@ func (t *Tracer) wait(now time.Time, j *job, attempt lockstep.Attempt) {
 		j.origin = j.wait.SpanContext() // nobody knows where it came from: what comes later is in one trace all the same
 	}
 	j.told = lockstep.Verdict{}
-	if !j.listed {
+	if t.cfg.Waiting > 0 && !j.listed {
+		t.weed()
 		j.listed = true
 		t.waiting = append(t.waiting, j)
 	}
+}
+
+// weed takes those out of waiting that do not wait any more, once they are most: of
+// a scheduler that is no Source nobody asks, and so nobody else does.
+func (t *Tracer) weed() {
+	if len(t.waiting) < 2*len(t.jobs)+64 {
+		return
+	}
+	t.waiting = slices.DeleteFunc(t.waiting, func(j *job) bool {
+		j.listed = !j.gone && j.wait != nil
+		return !j.listed
+	})
+	t.turn = 0
 }
 
 // done ends the span of a job that does not wait any more.

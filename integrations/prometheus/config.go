@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -81,9 +82,12 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	for name := range c.Labels { // the faults are joined, and whoever reads them does not mind the order
+	for name, value := range c.Labels { // the faults are joined, and whoever reads them does not mind the order
 		if !labelNames.MatchString(name) || name == "le" || name == "quantile" {
 			bad("Labels", errtext.Quote(name), "is no name of a label")
+		}
+		if !utf8.ValidString(value) {
+			bad("Labels", errtext.Quote(value), "is no text in UTF-8")
 		}
 	}
 	return errors.Join(errs...)

@@ -17,7 +17,8 @@ import (
 // It is safe for concurrent use.
 type Recorder struct {
 	registerer prometheus.Registerer // nil for none
-	all        []*metric             // in the order of the table
+	closed     sync.Once
+	all        []*metric // in the order of the table
 	byName     map[lockstep.Metric]*metric
 	folded     *metric            // nil where it is not described
 	dropped    prometheus.Counter // nil where it is not described
@@ -113,10 +114,11 @@ func newMetric(prefix string, d lockstep.MetricDescriptor, labels prometheus.Lab
 }
 
 // Close takes r out of the registry that New put it into, if any. Measurements
-// that come later are kept and shown to nobody.
+// that come later are kept and shown to nobody. Further calls do nothing: the
+// registry goes by names, which may be another Recorder's by then.
 func (r *Recorder) Close() error {
 	if r.registerer != nil {
-		r.registerer.Unregister(r)
+		r.closed.Do(func() { r.registerer.Unregister(r) })
 	}
 	return nil
 }

@@ -176,6 +176,8 @@ func newNames(most int) names { return names{known: make(map[string]bool), most:
 // fold returns name, or Other for one too many.
 func (n *names) fold(name string) string {
 	switch {
+	case name == Other: // one that is called so is of the others: they have one series
+		return Other
 	case n.known[name]:
 		return name
 	case len(n.known) < n.most:

@@ -27,8 +27,9 @@
 // Like calls lead to like measurements in a like order.
 //
 // A Meter tells the first Config.Values queues and tenants apart and adds up the
-// others as Other. Beyond that, for whatever is recorded, Bounds cap how many values a label has and how many series a metric has; what
-// is beyond becomes Other, and is counted. Adapters have them built in; put
+// others as Other, those that are called so among them. Beyond that, for whatever is
+// recorded, Bounds cap how many values a label has and how many series a metric has;
+// what is beyond becomes Other, and is counted. Adapters have them built in; put
 // Bounds.Recorder in front of a Recorder of your own.
 //
 // # Usage
@@ -40,6 +41,11 @@
 //	actions, err := s.Step(now)
 //	m.Step(s, now, took, actions) // took is how long Step took
 //	m.Sample(s, now)              // before a scrape
+//
+// Where the scheduler knew of jobs before, since it was restored or has adopted
+// them, tell a new Meter of each by Follow; nodes it finds by itself, at the next
+// Sample. Give it a Recorder of its own too: it does not know which levels another
+// one set, and would leave those that are over as they are.
 //
 // # Order of decision
 //
@@ -73,7 +79,7 @@
 //
 // A Meter that is off costs a comparison. Else an event or action costs a
 // Scheduler.Status and what the recorder takes, a node that is lost one Status a
-// job, Sample one a job and O(members). About 350 bytes a job.
+// job, Sample one a job and O(members + nodes). About 350 bytes a job.
 //
 // # Limits
 //

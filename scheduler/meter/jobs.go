@@ -47,7 +47,8 @@ func (m *Meter) begin(now int64, g *lockstep.Gang) *job {
 	return j
 }
 
-// Follow takes up a job that the scheduler knew before m, as after a restart:
+// Follow takes up a job that the scheduler knew before m, as after a restart, or
+// that it adopted:
 // what it went through until now is not counted. It keeps nothing of g but its
 // names.
 func (m *Meter) Follow(src Source, now time.Time, g *lockstep.Gang) {

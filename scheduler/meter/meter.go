@@ -18,9 +18,9 @@ type Config struct {
 	Policy string           `json:"policy,omitempty"` // Policy is the label policy of the decisions; "" means "default".
 	Values int              `json:"values,omitempty"` // Values is how many queues and how many tenants are told apart, those that come later being Other together; 0 means DefaultValues.
 	Rules  []lifecycle.Rule `json:"rules,omitzero"`   // Rules say which budget pays for a restart, as scheduler.Config.Lifecycle has them; nil means lifecycle.DefaultRules.
-	Nodes  []placement.Node `json:"nodes,omitempty"`  // Nodes say of which class the devices of a node are, as scheduler.Config.Nodes does; nodes without one are of the class "".
+	Nodes  []placement.Node `json:"nodes,omitempty"`  // Nodes say of which class the devices of a node are, as scheduler.Config.Nodes does; nodes without one are of the class "". A Source that is a Cluster knows better.
 
-	Tree     *topology.Tree    `json:"-"` // Tree is the cluster; nil means that devices are not measured.
+	Tree     *topology.Tree    `json:"-"` // Tree is the cluster, as long as no Cluster says otherwise; nil means that devices are not measured.
 	Recorder lockstep.Recorder `json:"-"` // Recorder takes the measurements; nil means that the Meter is off.
 }
 
@@ -50,6 +50,17 @@ func (c Config) Validate() error {
 type Source interface {
 	// Status returns where job stands; false means that it is not known.
 	Status(job lockstep.JobID) (scheduler.Status, bool)
+}
+
+// Cluster is what a Source can also do: say what nodes there are and how they stand.
+// *scheduler.Scheduler does. Sample goes by it, and so sees what no event told the
+// Meter: nodes that were closed before it was made, as before a restart, and those
+// of another tree, as behind scheduler.Scheduler.Rebase.
+type Cluster interface {
+	// Tree returns the cluster as it is now.
+	Tree() *topology.Tree
+	// Node returns how a node stands; false if the tree does not have it.
+	Node(id lockstep.NodeID) (placement.Status, bool)
 }
 
 // Meter makes measurements of what a host sees of a scheduler. Make one with
@@ -112,7 +123,7 @@ func New(cfg Config) (*Meter, error) {
 	m.spent = make(map[spending]lockstep.GPUTime)
 	m.lost = make(map[lockstep.Reason]lockstep.GPUTime)
 	m.queues, m.tenants = newNames(cfg.Values), newNames(cfg.Values)
-	m.park = newPark(cfg.Tree, cfg.Nodes)
+	m.park = newPark(cfg.Tree, cfg.Nodes, nil)
 	return m, nil
 }
 

@@ -61,5 +61,5 @@ const (
 // The metrics about the recording itself.
 const (
 	Folded  lockstep.Metric = "metrics_folded_total"  // Folded counts measurements whose labels were folded into Other, by metric.
-	Dropped lockstep.Metric = "metrics_dropped_total" // Dropped counts measurements that no descriptor fits
+	Dropped lockstep.Metric = "metrics_dropped_total" // Dropped counts measurements that no descriptor fits.
 )

@@ -12,6 +12,7 @@ import (
 
 // park is where the devices of the cluster are.
 type park struct {
+	tree    *topology.Tree
 	classes []lockstep.DeviceClass // sorted
 	nodes   map[lockstep.NodeID]*garage
 	closed  map[lockstep.NodeID]uint8
@@ -32,9 +33,10 @@ const (
 	isCordoned = 2
 )
 
-// newPark returns the devices of tree; a nil tree has none.
-func newPark(tree *topology.Tree, nodes []placement.Node) *park {
-	p := &park{nodes: make(map[lockstep.NodeID]*garage), closed: make(map[lockstep.NodeID]uint8)}
+// newPark returns the devices of tree; a nil tree has none. It has the classes in
+// also, whether there are devices of them or not.
+func newPark(tree *topology.Tree, nodes []placement.Node, also []lockstep.DeviceClass) *park {
+	p := &park{tree: tree, nodes: make(map[lockstep.NodeID]*garage), closed: make(map[lockstep.NodeID]uint8)}
 	if tree == nil {
 		return p
 	}
@@ -43,6 +45,9 @@ func newPark(tree *topology.Tree, nodes []placement.Node) *park {
 		class[nodes[i].ID] = nodes[i].Class
 	}
 	found := make(map[lockstep.DeviceClass]bool)
+	for _, c := range also {
+		found[c] = true
+	}
 	for slot := range int32(tree.Slots()) {
 		if id, ok := tree.NodeAt(slot); ok && tree.DeviceCount(slot) > 0 {
 			found[class[id]] = true
@@ -61,6 +66,47 @@ func newPark(tree *topology.Tree, nodes []placement.Node) *park {
 		}
 	}
 	return p
+}
+
+// renewed returns the devices as c has them, p itself if it can. Classes of which
+// nothing is left stay, so that they are recorded as 0.
+func (p *park) renewed(c Cluster) *park {
+	tree := c.Tree()
+	if p.tree == nil || tree == nil {
+		return p // devices are not measured
+	}
+	if tree != p.tree || p.reclassed(c) {
+		var nodes []placement.Node
+		for slot := range int32(tree.Slots()) {
+			if id, ok := tree.NodeAt(slot); ok {
+				st, _ := c.Node(id)
+				nodes = append(nodes, placement.Node{ID: id, Class: st.Node.Class})
+			}
+		}
+		p = newPark(tree, nodes, p.classes)
+	}
+	clear(p.closed)
+	for id := range p.nodes { // each by itself, so that the order cannot matter
+		if st, ok := c.Node(id); ok {
+			if !st.Healthy {
+				p.close(lockstep.EventDown, id)
+			}
+			if !st.Open {
+				p.close(lockstep.EventCordon, id)
+			}
+		}
+	}
+	return p
+}
+
+// reclassed reports whether c has some node of p in another class.
+func (p *park) reclassed(c Cluster) bool {
+	for id, g := range p.nodes { // whether there is one: the order cannot matter
+		if st, ok := c.Node(id); ok && st.Node.Class != p.classes[g.class] {
+			return true
+		}
+	}
+	return false
 }
 
 // close notes that a node takes no more members, or that it does again.

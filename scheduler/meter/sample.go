@@ -48,13 +48,17 @@ func (g *gauges[K]) tell(order func(a, b K) int, f func(k K, v float64)) {
 }
 
 // Sample records the levels: how many jobs are in which state, why those wait
-// that do, and where devices and device time are. Call it now and then, such as
-// before each scrape. O(jobs + members).
+// that do, and where devices and device time are. Where src is a Cluster too, it is
+// asked for the nodes. Call it now and then, such as before each scrape. O(jobs +
+// members + nodes).
 func (m *Meter) Sample(src Source, now time.Time) {
 	if !m.On() {
 		return
 	}
 	clear(m.why.now)
+	if c, ok := src.(Cluster); ok {
+		m.park = m.park.renewed(c)
+	}
 	m.park.reset()
 	m.lookAll(src, now.UnixNano(), m.survey)
 	m.states.tell(func(a, b queued) int {
@@ -154,7 +158,7 @@ func (m *Meter) Tenants(capacity lockstep.MilliGPU, accounts []fairness.Statemen
 			h.nominal = float64(capacity) * (float64(a.Weight) / float64(weights))
 		}
 		h.borrowed, h.lent = max(h.held-h.nominal, 0), max(h.nominal-h.held, 0)
-		if name := m.tenants.fold(string(a.Tenant)); name == string(a.Tenant) {
+		if name := m.tenants.fold(string(a.Tenant)); name != Other {
 			h.tell(m.rec, a.Tenant, capacity)
 		} else {
 			rest.add(&h)

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -10,8 +11,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
+	"github.com/lockstep-gpu/lockstep/gang"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/view"
 	"github.com/lockstep-gpu/lockstep/scheduler"
+	"github.com/lockstep-gpu/lockstep/sharing"
+	"github.com/lockstep-gpu/lockstep/topology"
 )
 
 // PlanAnnotation is the key of the annotation that says, on each pod that is
@@ -245,10 +250,15 @@ func (d *desk) rebase() {
 	for _, f := range cl.Faults {
 		d.cfg.Logger.Warn("node at fault", zap.String("node", f.Name), zap.Error(f))
 	}
-	if d.core == nil {
+	switch {
+	case d.core == nil:
 		err = d.found(&cl)
-	} else {
-		err = d.core.Rebase(d.now, cl.Tree, cl.Nodes)
+	case !d.knows(cl.Layouts):
+		err = errLayouts
+	default:
+		if err = d.capacity(cl.Tree); err == nil {
+			err = d.core.Rebase(d.now, cl.Tree, cl.Nodes)
+		}
 	}
 	if err != nil {
 		d.cfg.Logger.Error("nodes refused", zap.Error(err))
@@ -279,9 +289,51 @@ func (d *desk) found(cl *view.Cluster) error {
 	} else if cfg.Rule == LTGF {
 		cfg.Rule = scheduler.LTGF
 	}
+	cfg.Layouts, d.layouts = cl.Layouts, cl.Layouts
+	if limits(&d.cfg.Quota) {
+		limits := d.cfg.Quota
+		if limits.Capacity == nil {
+			limits.Capacity = devices(cl.Tree)
+		}
+		q, err := quota.New(limits)
+		if err != nil {
+			return err
+		}
+		d.quota, cfg.Quota, cfg.Preempt = q, q, gang.PreemptOn
+	}
 	core, err := scheduler.New(cfg)
 	d.core = core
 	return err
+}
+
+// errLayouts is why the desk is made anew: placement learns layouts when it is made.
+var errLayouts = errors.New("standalone: nodes divide their devices as none did before")
+
+// knows reports whether placement has all of these layouts.
+func (d *desk) knows(layouts map[string]sharing.GeometryConfig) bool {
+	for name, l := range layouts { // all of them, so order cannot matter
+		if has, ok := d.layouts[name]; !ok || !reflect.DeepEqual(has, l) {
+			return false
+		}
+	}
+	return true
+}
+
+// capacity tells the quota how many devices there are, unless it says that itself.
+func (d *desk) capacity(tree *topology.Tree) error {
+	if d.quota == nil || d.cfg.Quota.Capacity != nil {
+		return nil
+	}
+	return d.quota.SetCapacity(devices(tree))
+}
+
+// devices returns the devices of all nodes.
+func devices(tree *topology.Tree) lockstep.Resources {
+	n := int64(0)
+	for slot := range int32(tree.Slots()) {
+		n += int64(tree.DeviceCount(slot))
+	}
+	return lockstep.Resources{lockstep.ResourceGPU: n * int64(lockstep.WholeGPU)}
 }
 
 // close tells the core which nodes take no more members.

@@ -18,7 +18,7 @@ type Binder interface {
 // the other orders. The desk puts those of a gang one behind the other.
 func (w *writer) delegate(orders []task) (others []task) {
 	for len(orders) > 0 {
-		if orders[0].kind != orderBind {
+		if orders[0].kind != orderBind || len(orders[0].grants) > 0 { // devices of claims are given out by the client
 			others, orders = append(others, orders[0]), orders[1:]
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/dra"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/view"
 	"github.com/lockstep-gpu/lockstep/internal/errtext"
@@ -20,6 +21,7 @@ import (
 type Config struct {
 	View      view.Config      `json:"view"`               // View says how nodes and pods are read, and which pods are ours.
 	Rule      scheduler.Rule   `json:"rule,omitempty"`     // Rule is the policy; "" means Priority. Queues of the ConfigMap win over it.
+	Quota     quota.Config     `json:"quota,omitzero"`     // Quota is a tree of queues; zero limits nothing. Without a Capacity the devices of the nodes are divided. That of the ConfigMap wins over it. Not with the rule Static, which has its own.
 	Queues    ObjectName       `json:"queues,omitzero"`    // Queues is a ConfigMap with rule, weights and terms, see view.ParseQueues; zero means none.
 	Election  Election         `json:"election,omitzero"`  // Election is how one of several replicas becomes the one that acts.
 	Parallel  int              `json:"parallel,omitempty"` // Parallel is how many writes are under way at once; 0 means 16.
@@ -74,13 +76,16 @@ func (c Config) Validate() error {
 	bad := func(field, value, reason string) {
 		errs = append(errs, &lockstep.Error{Kind: lockstep.ErrInvalid, Op: "standalone: config", Field: field, Value: value, Reason: reason})
 	}
-	errs = append(errs, c.View.Validate())
+	errs = append(errs, c.View.Validate(), validQuota(c.Quota))
 	known := c.Rule == "" || c.Rule == Priority || c.Rule == LTGF
 	for _, r := range scheduler.Rules() {
 		known = known || c.Rule == r
 	}
 	if !known {
 		bad("Rule", errtext.Quote(string(c.Rule)), "no such rule")
+	}
+	if c.Rule == scheduler.Static && limits(&c.Quota) {
+		bad("Quota", itoa(len(c.Quota.Queues)+len(c.Quota.Tenants))+" queues", "the rule static has its own")
 	}
 	for _, d := range []struct {
 		field string
@@ -121,6 +126,7 @@ func (c Config) withDefaults() Config {
 	c.Reports = cmp.Or(c.Reports, 20)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
 	c.Rule = cmp.Or(c.Rule, Priority)
+	c.View.Layouts = true
 	if c.Clock == nil {
 		c.Clock = &lockstep.Monotone{}
 	}
@@ -137,4 +143,15 @@ func (e Election) withDefaults() Election {
 	e.Renew = cmp.Or(e.Renew, e.Term/3*2)
 	e.Retry = cmp.Or(e.Retry, e.Term/8)
 	return e
+}
+
+// limits reports whether q limits anybody.
+func limits(q *quota.Config) bool { return len(q.Queues) > 0 || len(q.Tenants) > 0 }
+
+// validQuota reports the faults of q. Where it has no capacity, that is the devices.
+func validQuota(q quota.Config) error {
+	if q.Capacity == nil {
+		q.Capacity = lockstep.Resources{lockstep.ResourceGPU: 0}
+	}
+	return q.Validate()
 }

@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/view"
 	"github.com/lockstep-gpu/lockstep/scheduler"
+	"github.com/lockstep-gpu/lockstep/sharing"
 )
 
 // desk is the part that decides: objects and results come in, orders for the API
@@ -23,13 +25,15 @@ import (
 // job's phase and from how its pods are, whatever led there: a lost answer, a
 // restart and somebody else's doing look alike.
 type desk struct {
-	cfg    Config
-	asm    *view.Assembler
-	core   *scheduler.Scheduler
-	policy *seniority // nil where the rule is not Priority
-	seats  *view.Seats
-	book   *ledger
-	shelf  *shelf // nil where claims are not looked at
+	cfg     Config
+	asm     *view.Assembler
+	core    *scheduler.Scheduler
+	policy  *seniority                        // nil where the rule is not Priority
+	quota   *quota.Quota                      // nil where nothing is limited
+	layouts map[string]sharing.GeometryConfig // that core knows
+	seats   *view.Seats
+	book    *ledger
+	shelf   *shelf // nil where claims are not looked at
 
 	pods    map[string]*corev1.Pod // as the API server tells, by namespace and name
 	nodes   map[string]*corev1.Node

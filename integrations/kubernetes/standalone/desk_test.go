@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-gpu/lockstep"
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/e2e/cluster"
 )
 
@@ -174,6 +176,74 @@ func (s *sim) finishOne() {
 		}
 		if s.rnd.IntN(2) == 0 {
 			return
+		}
+	}
+}
+
+// TestQueuesHaveQuotas has one queue borrow what another is due, and give it back.
+func TestQueuesHaveQuotas(t *testing.T) {
+	s := newSim(t, 3, cluster.Nodes{Count: 4, GPUs: 8})
+	s.cfg.Quota = quota.Config{Queues: []quota.Queue{{Name: "a", Weight: 1}, {Name: "b", Weight: 1}, {Name: "c", Weight: 0, Max: lockstep.Resources{lockstep.ResourceGPU: 0}}}}
+	s.restart()
+	for i := range 4 {
+		s.gang(cluster.Gang{Name: fmt.Sprint("a", i), Members: 8, GPUs: 1, Annotations: map[string]string{"lockstep.dev/queue": "a"}})
+	}
+	s.gang(cluster.Gang{Name: "c", Members: 1, GPUs: 1, Annotations: map[string]string{"lockstep.dev/queue": "c"}})
+	s.run(10 * time.Second)
+	s.atRest()
+	if n := s.boundGangs(); n != 4 {
+		t.Fatalf("%d gangs are bound, want the 4 that borrow", n)
+	}
+	for i := range 2 {
+		s.gang(cluster.Gang{Name: fmt.Sprint("b", i), Members: 8, GPUs: 1, Annotations: map[string]string{"lockstep.dev/queue": "b"}})
+	}
+	s.run(5 * time.Minute)
+	s.atRest()
+	var bound []string
+	pods, _ := s.lists()
+	for _, g := range cluster.Tally(pods) {
+		if g.Bound > 0 {
+			bound = append(bound, g.Name)
+		}
+	}
+	if len(bound) != 4 || !slices.Contains(bound, "sim/b0") || !slices.Contains(bound, "sim/b1") {
+		t.Errorf("bound are %v, want two of each queue", bound)
+	}
+	// A node more is room for one more of those that borrowed.
+	more := cluster.Nodes{Prefix: "more-", GPUs: 8}.Object(0)
+	s.nodes[more.Name] = more
+	s.restart()
+	s.run(5 * time.Minute)
+	s.atRest()
+	if n := s.boundGangs(); n != 5 {
+		t.Errorf("%d gangs are bound, want 5", n)
+	}
+}
+
+// TestInstancesOfDividedDevices places pods that ask for MIG instances.
+func TestInstancesOfDividedDevices(t *testing.T) {
+	s := newSim(t, 4, cluster.Nodes{Count: 1, GPUs: 8})
+	n := cluster.Nodes{Prefix: "mig-"}.Object(0)
+	n.Labels["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-40GB"
+	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+		delete(list, cluster.GPU)
+		list["nvidia.com/mig-1g.5gb"] = resource.MustParse("7")
+	}
+	s.nodes[n.Name] = n
+	s.desk.node(n.Name, n)
+	for i := range 9 {
+		p := cluster.Gang{Namespace: "sim", Scheduler: "lockstep-scheduler", Name: fmt.Sprint("m", i), Members: 1}.Pod(0)
+		c := &p.Spec.Containers[0].Resources
+		c.Requests["nvidia.com/mig-1g.5gb"], c.Limits["nvidia.com/mig-1g.5gb"] = resource.MustParse("1"), resource.MustParse("1")
+		s.create(p)
+	}
+	s.run(time.Minute)
+	s.atRest()
+	if got := s.boundGangs(); got != 7 {
+		t.Errorf("%d pods are bound, want one for each instance", got)
+		for id := range s.desk.jobs { // for people
+			st, _ := s.desk.asm.State(id)
+			t.Log(id, st.Phase, st.Detail, st.Faults)
 		}
 	}
 }

@@ -42,6 +42,8 @@
 // before who waits; then the gang whose first pod is oldest; then namespace and name.
 // Where one that waits finds no room, those with less priority that may be preempted
 // make room: as few as package gang finds. Other rules are those of package scheduler.
+// With a tree of queues, Config.Quota or that of the ConfigMap, a gang waits that its
+// queue has no quota for, and gangs of queues that borrowed what it is due make room.
 //
 // # Errors
 //
@@ -67,6 +69,5 @@
 // Suspending a virtual machine stops the clock that the lease goes by.
 //
 // A gang of which some pods ended well asks for room for all of them when it comes
-// back. One that is asked to shrink or to move is stopped whole. quota.Config of the
-// queues' ConfigMap is not enforced.
+// back. One that is asked to shrink or to move is stopped whole.
 package standalone

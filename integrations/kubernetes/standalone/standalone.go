@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/lockstep-gpu/lockstep/fairness/quota"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/view"
+	"github.com/lockstep-gpu/lockstep/scheduler"
 )
 
 // Scheduler is the scheduler. Make one with New.
@@ -381,10 +383,17 @@ func (s *Scheduler) configured() (Config, error) {
 		s.cfg.Logger.Error("queues refused", zap.Error(err))
 		return cfg, nil
 	}
+	if _, says := data[view.QueuesKey]; says {
+		cfg.Quota = q.Quota
+	}
 	if _, says := data[view.SchedulerKey]; says {
 		lives := cfg.Scheduler.Lifecycle
 		cfg.Scheduler, cfg.Rule = q.Scheduler, cmp.Or(q.Scheduler.Rule, cfg.Rule)
 		cfg.Scheduler.Lifecycle = lives
+	}
+	if cfg.Rule == scheduler.Static && limits(&cfg.Quota) {
+		s.cfg.Logger.Error("queues refused", zap.String("reason", "the rule static has its own"))
+		cfg.Quota = quota.Config{}
 	}
 	return cfg, nil
 }

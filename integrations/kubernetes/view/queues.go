@@ -94,7 +94,7 @@ func ParseQueues(namespace, name string, data map[string]string) (Queues, error)
 			q.Scheduler, err = parseSettings(data[key])
 		case QueuesKey:
 			if err = yaml.UnmarshalStrict([]byte(data[key]), &q.Quota); err == nil {
-				err = q.Quota.Validate()
+				err = valid(q.Quota)
 			}
 		default:
 			errs = append(errs, o.fault(lockstep.ErrUnknown, key, "", "want "+SchedulerKey+" or "+QueuesKey))
@@ -154,3 +154,11 @@ func (o object) faults(key string, err error) (out []error) {
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// valid reports the faults of q. Where it has no capacity, that is what the nodes have.
+func valid(q quota.Config) error {
+	if q.Capacity == nil {
+		q.Capacity = lockstep.Resources{lockstep.ResourceGPU: 0}
+	}
+	return q.Validate()
+}

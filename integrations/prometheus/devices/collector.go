@@ -71,6 +71,7 @@ type Collector struct {
 	descs   map[string]desc
 	order   []string // the names, in the order of Metrics
 	running atomic.Bool
+	closed  sync.Once
 
 	mu      sync.Mutex
 	up      bool
@@ -127,10 +128,11 @@ func New(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
-// Close takes c out of the registry that New put it into, if any.
+// Close takes c out of the registry that New put it into, if any. Further calls do
+// nothing: the registry goes by names, which may be another Collector's by then.
 func (c *Collector) Close() error {
 	if c.cfg.Registerer != nil {
-		c.cfg.Registerer.Unregister(c)
+		c.closed.Do(func() { c.cfg.Registerer.Unregister(c) })
 	}
 	return nil
 }
@@ -277,6 +279,7 @@ func (c *Collector) find(lib *nvml.Library) ([]*nvml.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.lack(n)
 	var devices []*nvml.Device
 	var names []string
 	for i := range min(max(n, 0), lockstep.MaxDevicesPerNode) {
@@ -314,6 +317,18 @@ func (c *Collector) lose(index int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at(index).up = false
+}
+
+// lack notes that there are only n GPUs: those with higher numbers, of which there
+// may have been some before the driver was loaded anew, do not answer.
+func (c *Collector) lack(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.gpus {
+		if c.gpus[i].index >= n {
+			c.gpus[i].up = false
+		}
+	}
 }
 
 // meet notes what a GPU is called. Another in the place of one that was there

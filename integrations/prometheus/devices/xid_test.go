@@ -3,6 +3,7 @@ package devices
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-gpu/lockstep/internal/nvml"
@@ -30,4 +31,33 @@ func TestUnknownRecoveriesAreOther(t *testing.T) {
 			require.Equal(t, truth(v.label == want), v.v, "%d: %s", n, v.label)
 		}
 	}
+}
+
+// TestGPUsThatHaveGoneAreNotShownAsTheyWere: a driver that is loaded anew may have
+// fewer, and nobody reads the others any more.
+func TestGPUsThatHaveGoneAreNotShownAsTheyWere(t *testing.T) {
+	c, err := New(Config{})
+	require.NoError(t, err)
+	for i, uuid := range []string{"GPU-0", "GPU-1", "GPU-2"} {
+		c.meet(i, uuid)
+		c.at(i).up = true
+	}
+	c.lack(2)
+	require.True(t, c.gpus[1].up)
+	require.False(t, c.gpus[2].up)
+	require.Equal(t, "GPU-2", c.gpus[2].uuid)
+}
+
+// TestClosedTwice: the second Close of one may not take away the one that came after it.
+func TestClosedTwice(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	old, err := New(Config{Registerer: reg})
+	require.NoError(t, err)
+	require.NoError(t, old.Close())
+	_, err = New(Config{Registerer: reg})
+	require.NoError(t, err)
+	require.NoError(t, old.Close())
+	got, err := reg.Gather()
+	require.NoError(t, err)
+	require.NotEmpty(t, got)
 }
