@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-gpu/lockstep"
@@ -49,7 +50,9 @@ func TestBadArgs(t *testing.T) {
 		require.ErrorAs(t, err, &e, c.raw)
 		require.Equal(t, c.field, e.Field, c.raw)
 	}
-	_, err := parse(&corev1.Pod{})
+	_, err := New(t.Context(), &runtime.Unknown{Raw: []byte("parallel: -1")}, &handle{client: fake.NewClientset()})
+	require.ErrorIs(t, err, lockstep.ErrInvalid)
+	_, err = parse(&corev1.Pod{})
 	require.ErrorIs(t, err, lockstep.ErrInvalid)
 }
 

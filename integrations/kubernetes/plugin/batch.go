@@ -191,14 +191,19 @@ func (t *board) holds(p pin) bool {
 	return ok && now == p
 }
 
-// enters reports whether a pod may enter the queue: it is pinned, or it is a probe.
-func (t *board) enters(uid types.UID) bool {
+// enters reports whether a pod may enter the queue: it is pinned, or it is a probe. Of
+// those that other plugins may refuse before they come to this one, few are.
+func (t *board) enters(uid types.UID, doubtful bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.pins[uid]; ok {
 		return true
 	}
-	if t.begun || len(t.probes) == maxProbes && !t.probes[uid] {
+	most := maxProbes
+	if doubtful {
+		most = maxProbes / 2
+	}
+	if t.begun || len(t.probes) >= most && !t.probes[uid] {
 		return false
 	}
 	t.probes[uid] = true

@@ -108,17 +108,17 @@ func TestFewPodsEnterUnpinned(t *testing.T) {
 	board := newBoard(quiet)
 	n := 0
 	for i := range 100 {
-		if board.enters(uidOf("g", i)) {
+		if board.enters(uidOf("g", i), false) {
 			n++
 		}
 	}
 	require.Equal(t, maxProbes, n)
 	require.True(t, board.begin())
 	require.False(t, board.begin())
-	require.False(t, board.enters("x"))
+	require.False(t, board.enters("x", false))
 	b, _ := batchOf("h", 1, "n")
 	board.put(b)
-	require.True(t, board.enters(uidOf("h", 0)))
+	require.True(t, board.enters(uidOf("h", 0), false))
 }
 
 // TestEachPodEndsOnce lets pods arrive, fail, bind and time out at random, at the same

@@ -10,12 +10,14 @@
 //   - PreEnqueue keeps a pod out of the queue until it is pinned, so a gang that has
 //     no room costs no scheduling cycle, however long it waits;
 //   - PreFilter and Filter leave the pinned node only, so other plugins of the
-//     profile (volumes, ports, claims) have their say about that one;
-//   - Reserve and Permit let pods wait until all of the batch have come through, then
-//     let them bind together;
+//     profile (volumes, ports) have their say about that one;
+//   - Permit counts the pods of the batch. Those for which volumes are made, or that
+//     an extender binds, wait there until all have come through; the others wait in
+//     Bind, since what waits in Permit costs a write of each pod's status;
 //   - Bind writes the binding with rank, world size and plan as annotations;
-//   - Unreserve and PostFilter end the batch for all that are not bound yet when one
-//     of it fails, and the gang is decided anew.
+//   - Unreserve and PostFilter end the batch for all that have not been let through
+//     when one of it fails, and the gang is decided anew. So do the end of a pod, and
+//     a deadline.
 //
 // Victims of preemption are chosen as gangs, and deleted with their grace, by the
 // part that decides; the framework's own preemption must be off. Queue order is
@@ -34,11 +36,17 @@
 //
 //	command := app.NewSchedulerCommand(app.WithPlugin(plugin.Name, plugin.New))
 //
+// In the configuration, name it under multiPoint, and under preFilter and postFilter as
+// well: that puts it before the others there. Else a pod that another plugin refuses
+// first may not be told to this one, and its gang waits until the deadline.
+//
 // # Leadership
 //
 // The framework elects one of several kube-schedulers, and runs scheduling cycles in
 // that one only. So the plugin begins to decide with the first cycle that it sees;
 // until then a few pods pass PreEnqueue unpinned to bring that about, and wait again.
+// When the framework ends, batches whose pods wait end, and bindings that were let
+// through are written.
 //
 // # Sources
 //
@@ -51,13 +59,17 @@
 //
 // # Concurrency
 //
-// Safe for concurrent use, as the framework demands. New starts one goroutine when the
-// first cycle runs; it ends with the context that New was given.
+// Safe for concurrent use, as the framework demands. What goroutines the plugin starts,
+// from the first cycle on, end with the context that New was given, or with Close, which
+// waits for them. A cycle belongs to the pin that it began with: what becomes of an old
+// one does not touch the new one of the same pod.
 //
 // # Cost
 //
-// Each extension point is O(1), Permit of a batch's last pod O(batch). What deciding
-// costs, package standalone says. Pods and nodes are watched once more than the
+// Each extension point is O(1), Permit of a batch's last pod O(batch). Args.Parallel
+// bindings are written at once, those of the gang that came first before others: with
+// one write for each pod at once, as the framework would, an API server is several times
+// slower. What deciding costs, package standalone says. Pods and nodes are watched once more than the
 // framework does, since that one does not see pods that have ended.
 //
 // # Limits
@@ -66,5 +78,7 @@
 // annotations, or by PodGroups while the framework's own gang scheduling (feature
 // GenericWorkload) is off, since that would put members into its queue as one. A node
 // that another plugin refuses for causes which package view does not see is tried
-// again, after a time that grows.
+// again, after a time that grows. Pods with resource claims are held. Two profiles with
+// the plugin decide apart: where both choose a node, the framework refuses one, and that
+// gang is tried again.
 package plugin

@@ -34,7 +34,7 @@ func pinOf(state fwk.CycleState) (pin, bool) {
 // pod that waits is written by the part that decides.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	// One that has no cycle for other causes is no probe.
-	if len(pod.Spec.SchedulingGates) == 0 && lost(pod) == nil && p.board.enters(pod.UID) {
+	if len(pod.Spec.SchedulingGates) == 0 && lost(pod) == nil && p.board.enters(pod.UID, p.prepared(pod)) {
 		return nil
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "its gang has no room yet")
@@ -176,8 +176,11 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	// What has been begun is finished, since the rest of the gang is.
 	p.slots <- struct{}{} // who came first is first, so gangs are bound one behind the other
+	defer func() { <-p.slots }()
+	if !p.board.passes(at) {
+		return fwk.NewStatus(fwk.Unschedulable, "the pod was lost before it was bound")
+	}
 	err := p.write(context.WithoutCancel(ctx), at)
-	<-p.slots
 	p.board.finish(at, err)
 	return fwk.AsStatus(err)
 }

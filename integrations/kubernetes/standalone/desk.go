@@ -213,8 +213,11 @@ func (d *desk) bound(r result) {
 			d.pod(r.key, p)
 		}
 		if j != nil {
-			j.failures++
-			j.retry = d.now.Add(backoff(j.failures))
+			// The pods of a gang that fail together are one failure.
+			if !d.now.Before(j.retry) {
+				j.failures++
+				j.retry = d.now.Add(backoff(j.failures))
+			}
 			d.wakeAt(j.id, j.retry)
 		}
 	}

@@ -197,5 +197,5 @@ func TestPodsThatLeaveWhileTheirGangIsBound(t *testing.T) {
 		_, err := w.client.CoreV1().Pods(w.ns).Patch(w.ctx, gangs[i].Name+"-0", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		check(t, err)
 	}
-	w.rests(90*time.Second, 12, 0) // the controller makes them anew
+	w.rests(150*time.Second, 12, 0) // the controller makes them anew
 }

@@ -139,6 +139,10 @@ profiles:
       disabled:
       - name: DefaultPreemption
       - name: DefaultBinder
+    preFilter:
+      enabled: [{name: Lockstep}]
+    postFilter:
+      enabled: [{name: Lockstep}]
   pluginConfig:
   - name: Lockstep
     args:
@@ -169,7 +173,7 @@ func (w *world) schedule(name string, profiles ...string) *exec.Cmd {
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			data, _ := os.ReadFile(log.Name())
-			w.t.Logf("%s:\n%.8000s", name, data)
+			w.t.Logf("%s:\n%s", name, data[max(0, len(data)-8000):])
 		}
 		log.Close()
 	})

@@ -204,6 +204,8 @@ profiles:
     multiPoint:
       enabled: [{name: Lockstep}]
       disabled: [{name: DefaultPreemption}, {name: DefaultBinder}]
+    preFilter: {enabled: [{name: Lockstep}]}
+    postFilter: {enabled: [{name: Lockstep}]}
   pluginConfig:
   - name: Lockstep
     args:
