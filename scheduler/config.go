@@ -87,6 +87,7 @@ type Config struct {
 	Retain        int                         `json:"retain,omitempty"`        // Retain is how many jobs that have left are remembered; 0 means 1024.
 	Nodes         []placement.Node            `json:"nodes,omitempty"`         // Nodes say what nodes of the tree offer besides devices; see placement.Config.
 	Preempt       gang.Preempt                `json:"preempt,omitempty"`       // Preempt lets gangs whose turn has come take room, and quota, of running ones before their term; zero is gang.PreemptOff.
+	Forecasts     bool                        `json:"forecasts,omitempty"`     // Forecasts has passes go on while no device is free, so that blocked jobs have a reservation, and a Forecast, then too.
 	Lifecycle     lifecycle.Config            `json:"lifecycle,omitzero"`      // Lifecycle are retry rules and budgets. Its deadlines default to never: gang admission and the host keep those.
 
 	Layouts map[string]sharing.GeometryConfig `json:"layouts,omitempty"` // Layouts are those that Nodes may name as their MIG beside sharing.Models; see placement.Config.
@@ -317,7 +318,7 @@ func (c *Config) order() order.Order {
 }
 
 func (s *Scheduler) gangConfig() gang.Config {
-	o := &orderer{Policy: s.policy, preempts: s.cfg.Preempt != gang.PreemptOff, placer: s.placer, quota: s.quota, jobs: s.jobs}
+	o := &orderer{Policy: s.policy, full: s.cfg.Preempt != gang.PreemptOff || s.cfg.Forecasts, placer: s.placer, quota: s.quota, jobs: s.jobs}
 	c := gang.Config{
 		Hold: s.cfg.Hold, Backfill: s.cfg.Backfill, MaxAttempts: s.cfg.MaxAttempts, Retain: s.cfg.Retain, StartAtOnce: s.cfg.StartAtOnce,
 		Inventory: s.cfg.Tree, Placer: s.placer, Orderer: o, Quota: s.cfg.Quota, Recorder: s.cfg.Recorder, Preempt: s.cfg.Preempt,

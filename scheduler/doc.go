@@ -52,8 +52,9 @@
 // those the job that expects least. A job's index at its end is at least what it expected
 // at its start if it runs for the quantum, so little is gained by displacing sooner.
 //
-// A pass ends early where no device is free, no holder competes and Config.Preempt is off. Then nothing
-// could be granted, and nobody has a reservation until something is free.
+// A pass ends early where no device is free, no holder competes and neither
+// Config.Preempt nor Config.Forecasts is on. Then nothing could be granted, and nobody
+// has a reservation until something is free.
 //
 // # Lag
 //

@@ -168,3 +168,11 @@ func (s *Scheduler) ledger() *fairness.Ledger {
 // Len returns how many jobs are kept, those that have left and are not yet
 // forgotten included.
 func (s *Scheduler) Len() int { return len(s.jobs) }
+
+// Forecast returns when and where a waiting job is expected to start by its
+// reservation; false where it has none. Reservations are those of the latest Step: of
+// the foremost blocked job, or of all under gang.Conservative; where no device is free
+// there are none but with Config.Forecasts.
+func (s *Scheduler) Forecast(job lockstep.JobID) (gang.Forecast, bool) {
+	return s.gangs.Forecast(job)
+}

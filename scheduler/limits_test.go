@@ -123,3 +123,16 @@ func TestPartsAgreeUnderQuota(t *testing.T) {
 	}
 	require.True(t, testing.Short() || evicted > 100, evicted)
 }
+
+func TestForecastOfTheForemost(t *testing.T) {
+	s := newScheduler(t, scheduler.Config{Rule: scheduler.FIFO, Tree: cluster(t, 2), StartAtOnce: true, Forecasts: true})
+	submit(t, s, at(0), gangOf("a", "x", 8, time.Hour), gangOf("b", "x", 8, 2*time.Hour))
+	require.Len(t, step(t, s, at(0)), 2)
+	submit(t, s, at(10), gangOf("c", "x", 8, time.Hour))
+	require.Empty(t, step(t, s, at(10)))
+	f, ok := s.Forecast("c")
+	require.True(t, ok)
+	require.Equal(t, at(3600), f.Start)
+	_, ok = s.Forecast("a")
+	require.False(t, ok, "it runs")
+}

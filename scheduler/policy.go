@@ -175,18 +175,18 @@ func (o *ordered) NextWake(time.Time) (time.Time, bool) { return time.Time{}, fa
 
 // orderer ends a pass when there is nothing left to give: no device is free, no
 // holder competes and nobody takes room. Nothing that Next could propose would be
-// granted then.
+// granted then, and there would only be reservations to gain.
 type orderer struct {
 	Policy
-	preempts bool // waiting gangs may take the room of running ones
-	placer   *placer
-	quota    *static // nil for none
-	tenants  *within // that the quota holds for
-	jobs     map[lockstep.JobID]*job
+	full    bool // passes do not end early
+	placer  *placer
+	quota   *static // nil for none
+	tenants *within // that the quota holds for
+	jobs    map[lockstep.JobID]*job
 }
 
 func (o *orderer) Next() (lockstep.JobID, bool) {
-	if !o.preempts && o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
+	if !o.full && o.placer.free == 0 && o.placer.rivals == 0 && o.placer.loose == 0 {
 		return "", false
 	}
 	for {
