@@ -14,13 +14,13 @@ import (
 
 // claimed makes a class, devices on nodes, and a gang whose pods have a claim each.
 func (w *world) claimed(nodes cluster.Nodes, devices, members, count int) cluster.Gang {
-	w.t.Helper()
+	w.T.Helper()
 	const driver = "gpu.example.com"
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: w.ns}, Spec: resourcev1.DeviceClassSpec{
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: resourcev1.DeviceClassSpec{
 		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: "device.driver == '" + driver + "'"}}},
 	}}
-	_, err := w.client.ResourceV1().DeviceClasses().Create(w.ctx, class, createOptions)
-	check(w.t, err)
+	_, err := w.Client.ResourceV1().DeviceClasses().Create(w.Ctx, class, createOptions)
+	cluster.Check(w.T, err)
 	for i := range nodes.Count {
 		name := nodes.Name(i)
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-gpus"}, Spec: resourcev1.ResourceSliceSpec{
@@ -29,26 +29,26 @@ func (w *world) claimed(nodes cluster.Nodes, devices, members, count int) cluste
 		for k := range devices {
 			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("gpu-", k)})
 		}
-		_, err := w.client.ResourceV1().ResourceSlices().Create(w.ctx, s, createOptions)
-		check(w.t, err)
-		w.t.Cleanup(func() {
-			_ = w.client.ResourceV1().ResourceSlices().Delete(cleanup(), s.Name, metav1.DeleteOptions{})
+		_, err := w.Client.ResourceV1().ResourceSlices().Create(w.Ctx, s, createOptions)
+		cluster.Check(w.T, err)
+		w.T.Cleanup(func() {
+			_ = w.Client.ResourceV1().ResourceSlices().Delete(cleanup(), s.Name, metav1.DeleteOptions{})
 		})
 	}
-	g := w.gangs("claimed", 1, members, 0)[0]
+	g := w.Gangs("claimed", 1, members, 0)[0]
 	for i := range members {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("claim-", i)}, Spec: resourcev1.ResourceClaimSpec{
 			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpus", Exactly: &resourcev1.ExactDeviceRequest{
-				DeviceClassName: w.ns, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(count),
+				DeviceClassName: w.Namespace, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: int64(count),
 			}}}},
 		}}
-		_, err := w.client.ResourceV1().ResourceClaims(w.ns).Create(w.ctx, claim, createOptions)
-		check(w.t, err)
+		_, err := w.Client.ResourceV1().ResourceClaims(w.Namespace).Create(w.Ctx, claim, createOptions)
+		cluster.Check(w.T, err)
 		p := g.Pod(i)
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpus", ResourceClaimName: &claim.Name}}
 		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpus"}}
-		_, err = w.client.CoreV1().Pods(w.ns).Create(w.ctx, p, createOptions)
-		check(w.t, err)
+		_, err = w.Client.CoreV1().Pods(w.Namespace).Create(w.Ctx, p, createOptions)
+		cluster.Check(w.T, err)
 	}
 	return g
 }
@@ -60,13 +60,13 @@ func TestClaimsAreAllocated(t *testing.T) {
 	cfg := w.config()
 	cfg.Claims = true
 	w.schedule(cfg)
-	w.rests(20*time.Second, 1, 0)
+	w.Rests(20*time.Second, 1, 0)
 	taken := make(map[string]string)
 	for i := range 6 {
-		c, err := w.client.ResourceV1().ResourceClaims(w.ns).Get(w.ctx, fmt.Sprint("claim-", i), getOptions)
-		check(t, err)
-		p, err := w.client.CoreV1().Pods(w.ns).Get(w.ctx, fmt.Sprint("claimed000-", i), getOptions)
-		check(t, err)
+		c, err := w.Client.ResourceV1().ResourceClaims(w.Namespace).Get(w.Ctx, fmt.Sprint("claim-", i), getOptions)
+		cluster.Check(t, err)
+		p, err := w.Client.CoreV1().Pods(w.Namespace).Get(w.Ctx, fmt.Sprint("claimed000-", i), getOptions)
+		cluster.Check(t, err)
 		if c.Status.Allocation == nil || len(c.Status.Allocation.Devices.Results) != 2 {
 			t.Fatalf("claim %d has %+v", i, c.Status.Allocation)
 		}

@@ -17,9 +17,9 @@ import (
 
 // boundAtLeast waits until so many pods are bound.
 func (w *world) boundAtLeast(n int) {
-	w.t.Helper()
-	w.eventually(20*time.Second, func() error {
-		pods, _, err := w.look()
+	w.T.Helper()
+	w.Eventually(20*time.Second, func() error {
+		pods, _, err := w.Look()
 		if err != nil {
 			return err
 		}
@@ -38,40 +38,40 @@ func (w *world) boundAtLeast(n int) {
 
 func TestKilledSchedulerLeavesNothingHalfDone(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 60, GPUs: 8, Rack: 4}, cluster.Kubelet{})
-	gangs := w.gangs("g", 50, 8, 1)
+	gangs := w.Gangs("g", 50, 8, 1)
 	gangs[5].Absent, gangs[25].Absent = 1, 1
-	w.make(gangs...)
+	w.Make(gangs...)
 	for _, n := range []int{20, 120, 250} {
 		p := w.process("scheduler-"+strconv.Itoa(n), "-leader-elect=false", "-parallel=4")
 		w.boundAtLeast(n)
-		check(t, p.Process.Kill())
+		cluster.Check(t, p.Process.Kill())
 		_ = p.Wait() // it was killed
 	}
 	w.process("last", "-leader-elect=false")
-	w.rests(30*time.Second, 48, 2)
-	if n := w.controller.Made(); n > 0 {
+	w.Rests(30*time.Second, 48, 2)
+	if n := w.Controller.Made(); n > 0 {
 		t.Errorf("%d pods had to be made anew: half-bound gangs were not gone on with", n)
 	}
 }
 
 func TestServerThatGoesAwayAndComesBack(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 60, GPUs: 8, Rack: 4}, cluster.Kubelet{})
-	gangs := w.gangs("g", 50, 8, 1)
+	gangs := w.Gangs("g", 50, 8, 1)
 	gangs[5].Absent = 1
-	w.make(gangs...)
+	w.Make(gangs...)
 	cfg := w.config()
 	cfg.Parallel = 4
 	w.schedule(cfg)
 	w.boundAtLeast(40)
-	check(t, control.Kill())
-	check(t, control.Restart(w.ctx))
-	w.rests(60*time.Second, 49, 1)
+	cluster.Check(t, control.Kill())
+	cluster.Check(t, control.Restart(w.Ctx))
+	w.Rests(60*time.Second, 49, 1)
 }
 
 // bind binds a pod as somebody else would.
 func (w *world) bind(pod, node string) error {
-	return w.client.CoreV1().Pods(w.ns).Bind(w.ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: pod}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	return w.Client.CoreV1().Pods(w.Namespace).Bind(w.Ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	}, createOptions)
 }
 
@@ -79,7 +79,7 @@ func TestSomebodyElseBindsAndDeletes(t *testing.T) {
 	nodes := cluster.Nodes{Count: 40, GPUs: 8, Rack: 4}
 	w := newWorld(t, nodes, cluster.Kubelet{})
 	w.watch.forgive() // the other looks at nothing
-	w.make(w.gangs("g", 30, 8, 1)...)
+	w.Make(w.Gangs("g", 30, 8, 1)...)
 	cfg := w.config()
 	cfg.Parallel = 2
 	w.schedule(cfg)
@@ -90,34 +90,34 @@ func TestSomebodyElseBindsAndDeletes(t *testing.T) {
 		if i%2 == 0 {
 			err = w.bind(name, nodes.Name(39-i/4))
 		} else {
-			err = w.client.CoreV1().Pods(w.ns).Delete(w.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			err = w.Client.CoreV1().Pods(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		}
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
-	w.rests(60*time.Second, 30, 0)
+	w.Rests(60*time.Second, 30, 0)
 }
 
 func TestNodesThatGo(t *testing.T) {
 	nodes := cluster.Nodes{Count: 24, GPUs: 8, Rack: 4}
 	w := newWorld(t, nodes, cluster.Kubelet{})
-	w.make(w.gangs("g", 20, 8, 1)...)
+	w.Make(w.Gangs("g", 20, 8, 1)...)
 	cfg := w.config()
 	cfg.Parallel = 2
 	w.schedule(cfg)
 	for i := range 8 {
 		w.boundAtLeast(10 * (i + 1))
 		if i%2 == 0 {
-			check(t, w.client.CoreV1().Nodes().Delete(w.ctx, nodes.Name(i), metav1.DeleteOptions{}))
+			cluster.Check(t, w.Client.CoreV1().Nodes().Delete(w.Ctx, nodes.Name(i), metav1.DeleteOptions{}))
 			continue
 		}
-		_, err := w.client.CoreV1().Nodes().Patch(w.ctx, nodes.Name(i), types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-		check(t, err)
+		_, err := w.Client.CoreV1().Nodes().Patch(w.Ctx, nodes.Name(i), types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+		cluster.Check(t, err)
 	}
-	w.rests(60*time.Second, 20, 0)
-	pods, all, err := w.look()
-	check(t, err)
+	w.Rests(60*time.Second, 20, 0)
+	pods, all, err := w.Look()
+	cluster.Check(t, err)
 	there := make(map[string]bool)
 	for i := range all {
 		there[all[i].Name] = true
@@ -135,20 +135,20 @@ func TestLeaderThatSleepsPastItsLease(t *testing.T) {
 	first := w.process("first", lease...)
 	w.holds("first")
 	w.process("second", lease...)
-	gangs := w.gangs("g", 40, 8, 1)
+	gangs := w.Gangs("g", 40, 8, 1)
 	gangs[7].Absent = 1
-	w.make(gangs[:20]...)
+	w.Make(gangs[:20]...)
 	w.boundAtLeast(30)
-	check(t, first.Process.Signal(syscall.SIGSTOP))
+	cluster.Check(t, first.Process.Signal(syscall.SIGSTOP))
 	w.holds("second")
-	w.make(gangs[20:]...)
+	w.Make(gangs[20:]...)
 	w.boundAtLeast(200)
-	check(t, first.Process.Signal(syscall.SIGCONT))
-	w.rests(40*time.Second, 39, 1)
+	cluster.Check(t, first.Process.Signal(syscall.SIGCONT))
+	w.Rests(40*time.Second, 39, 1)
 	w.holds("second")
 
 	// A graceful end gives the lease back at once.
-	check(t, first.Process.Signal(syscall.SIGTERM))
+	cluster.Check(t, first.Process.Signal(syscall.SIGTERM))
 	if err := first.Wait(); err != nil {
 		t.Errorf("the first ended with %v", err)
 	}
@@ -156,9 +156,9 @@ func TestLeaderThatSleepsPastItsLease(t *testing.T) {
 
 // holds waits until identity has the lease.
 func (w *world) holds(identity string) {
-	w.t.Helper()
-	w.eventually(20*time.Second, func() error {
-		l, err := w.client.CoordinationV1().Leases(w.ns).Get(w.ctx, "lockstep", getOptions)
+	w.T.Helper()
+	w.Eventually(20*time.Second, func() error {
+		l, err := w.Client.CoordinationV1().Leases(w.Namespace).Get(w.Ctx, "lockstep", getOptions)
 		if err != nil {
 			return err
 		}

@@ -10,34 +10,34 @@ import (
 
 func TestGangsAreBoundWholeOrNotAtAll(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 20, GPUs: 8, Rack: 4}, cluster.Kubelet{})
-	gangs := w.gangs("g", 12, 8, 1)
+	gangs := w.Gangs("g", 12, 8, 1)
 	gangs[3].Absent, gangs[7].Absent = 1, 1
 	for i := range 6 {
 		gangs[i].Native = true
 	}
-	w.make(gangs...)
+	w.Make(gangs...)
 	w.schedule(w.config())
-	w.rests(30*time.Second, 10, 2)
+	w.Rests(30*time.Second, 10, 2)
 
 	// The missing pod of one comes late.
 	late := gangs[3]
-	_, err := w.client.CoreV1().Pods(w.ns).Create(w.ctx, late.Pod(7), createOptions)
-	check(t, err)
-	w.rests(20*time.Second, 11, 1)
+	_, err := w.Client.CoreV1().Pods(w.Namespace).Create(w.Ctx, late.Pod(7), createOptions)
+	cluster.Check(t, err)
+	w.Rests(20*time.Second, 11, 1)
 	w.ranked(gangs[3])
 }
 
 // ranked checks that the pods of a gang have the ranks 0 to n-1, in order of names.
 func (w *world) ranked(g cluster.Gang) {
-	w.t.Helper()
+	w.T.Helper()
 	for i := range g.Members {
-		p, err := w.client.CoreV1().Pods(w.ns).Get(w.ctx, fmt.Sprintf("%s-%d", g.Name, i), getOptions)
-		check(w.t, err)
+		p, err := w.Client.CoreV1().Pods(w.Namespace).Get(w.Ctx, fmt.Sprintf("%s-%d", g.Name, i), getOptions)
+		cluster.Check(w.T, err)
 		if got := p.Annotations["lockstep.dev/rank"]; got != fmt.Sprint(i) {
-			w.t.Errorf("pod %s has rank %q", p.Name, got)
+			w.T.Errorf("pod %s has rank %q", p.Name, got)
 		}
 		if got := p.Annotations["lockstep.dev/world-size"]; got != fmt.Sprint(g.Members) {
-			w.t.Errorf("pod %s has world size %q", p.Name, got)
+			w.T.Errorf("pod %s has world size %q", p.Name, got)
 		}
 	}
 }

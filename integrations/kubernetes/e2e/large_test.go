@@ -27,17 +27,17 @@ func TestStartWithManyPods(t *testing.T) {
 		t.Skip("E2E_PODS does not say how many pods; 100000 takes minutes to make")
 	}
 	w := newWorld(t, cluster.Nodes{Count: 16, GPUs: 8, Rack: 4}, cluster.Kubelet{Silent: true})
-	w.ctx = t.Context()
-	w.client, err = cluster.Client(control, plane.Admin)
-	check(t, err)
-	w.make(w.gangs("g", count/8, 8, 1)...)
+	w.Ctx = t.Context()
+	w.Client, err = cluster.Client(control, plane.Admin)
+	cluster.Check(t, err)
+	w.Make(w.Gangs("g", count/8, 8, 1)...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	cluster.Check(t, err)
 	addr := l.Addr().String()
-	check(t, l.Close())
+	cluster.Check(t, l.Close())
 	begin := time.Now()
 	p := w.process("large", "-leader-elect=false", "-listen="+addr)
-	w.eventually(2*time.Minute, func() error {
+	w.Eventually(2*time.Minute, func() error {
 		resp, err := http.Get("http://" + addr + "/readyz")
 		if err != nil {
 			return err
@@ -49,8 +49,8 @@ func TestStartWithManyPods(t *testing.T) {
 		return nil
 	})
 	ready := time.Since(begin)
-	w.eventually(2*time.Minute, func() error {
-		pods, _, err := w.look()
+	w.Eventually(2*time.Minute, func() error {
+		pods, _, err := w.Look()
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func TestStartWithManyPods(t *testing.T) {
 		return nil
 	})
 	u, err := plane.UsageOf(p.Process.Pid)
-	check(t, err)
+	cluster.Check(t, err)
 	most := int64(memoryBeside + count*memoryEach)
 	t.Logf("%d pods: ready after %v, %v of processor time, %d MiB at the most, of %d", count, ready.Round(time.Millisecond), u.CPU, u.Peak>>20, most>>20)
 	if u.Peak > most {

@@ -14,20 +14,20 @@ import (
 
 func TestPreemptionTakesWholeGangsWithGrace(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 4, GPUs: 8, Rack: 2}, cluster.Kubelet{Stop: 400 * time.Millisecond})
-	low := w.gangs("low", 4, 8, 1)
+	low := w.Gangs("low", 4, 8, 1)
 	for i := range low {
 		low[i].Grace = 7
 	}
-	w.make(low...)
+	w.Make(low...)
 	w.schedule(w.config())
-	w.rests(20*time.Second, 4, 0)
+	w.Rests(20*time.Second, 4, 0)
 
-	high := w.gangs("high", 1, 8, 1)
+	high := w.Gangs("high", 1, 8, 1)
 	high[0].Priority, high[0].Annotations = 100, map[string]string{cluster.RunAnnotation: "3s"}
-	w.make(high...)
+	w.Make(high...)
 	// The victim stops within its grace, and nothing of the other starts before.
-	w.eventually(10*time.Second, func() error {
-		pods, _, err := w.look()
+	w.Eventually(10*time.Second, func() error {
+		pods, _, err := w.Look()
 		if err != nil {
 			return err
 		}
@@ -41,13 +41,13 @@ func TestPreemptionTakesWholeGangsWithGrace(t *testing.T) {
 		}
 		return fmt.Errorf("nobody is being stopped")
 	})
-	w.rests(20*time.Second, 4, 1)
-	if n := w.controller.Made(); n != 8 {
+	w.Rests(20*time.Second, 4, 1)
+	if n := w.Controller.Made(); n != 8 {
 		t.Errorf("%d pods had to make room, want those of one gang", n)
 	}
 	// Behind it the victim comes back, and nobody else moves.
-	w.rests(30*time.Second, 5, 0)
-	if n := w.controller.Made(); n != 8 {
+	w.Rests(30*time.Second, 5, 0)
+	if n := w.Controller.Made(); n != 8 {
 		t.Errorf("%d pods were made anew by then, want 8", n)
 	}
 	w.told("Preempted", "its room goes to a gang that comes first")
@@ -55,9 +55,9 @@ func TestPreemptionTakesWholeGangsWithGrace(t *testing.T) {
 
 // told waits until some pod of the namespace has an event like that.
 func (w *world) told(reason, text string) {
-	w.t.Helper()
-	w.eventually(10*time.Second, func() error {
-		list, err := w.client.EventsV1().Events(w.ns).List(w.ctx, metav1.ListOptions{})
+	w.T.Helper()
+	w.Eventually(10*time.Second, func() error {
+		list, err := w.Client.EventsV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -74,15 +74,15 @@ func TestRequiredLevelHolds(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 16, GPUs: 8, Rack: 4}, cluster.Kubelet{})
 	// Gangs of three nodes' devices in racks of four: what is left over is enough for
 	// one more by number, but not in one rack.
-	gangs := w.gangs("g", 5, 24, 1)
+	gangs := w.Gangs("g", 5, 24, 1)
 	for i := range gangs {
 		gangs[i].Annotations = map[string]string{"lockstep.dev/required-level": "rack"}
 	}
-	w.make(gangs...)
+	w.Make(gangs...)
 	w.schedule(w.config())
-	w.rests(20*time.Second, 4, 1)
-	pods, nodes, err := w.look()
-	check(t, err)
+	w.Rests(20*time.Second, 4, 1)
+	pods, nodes, err := w.Look()
+	cluster.Check(t, err)
 	rack := make(map[string]string)
 	for i := range nodes {
 		rack[nodes[i].Name] = nodes[i].Labels[cluster.RackLabel]
@@ -95,8 +95,8 @@ func TestRequiredLevelHolds(t *testing.T) {
 		}
 	}
 	w.told("FailedScheduling", "not close enough together")
-	w.eventually(10*time.Second, func() error {
-		pods, _, err := w.look()
+	w.Eventually(10*time.Second, func() error {
+		pods, _, err := w.Look()
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func TestRequiredLevelHolds(t *testing.T) {
 
 func TestMalformedPodsHarmNobody(t *testing.T) {
 	w := newWorld(t, cluster.Nodes{Count: 8, GPUs: 8, Rack: 4}, cluster.Kubelet{})
-	bad := w.gangs("bad", 6, 2, 1)
+	bad := w.Gangs("bad", 6, 2, 1)
 	for i, a := range []map[string]string{
 		{"lockstep.dev/priority": "very"},
 		{"lockstep.dev/required-level": "galaxy"},
@@ -125,19 +125,19 @@ func TestMalformedPodsHarmNobody(t *testing.T) {
 	} {
 		bad[i].Annotations = a
 	}
-	w.make(bad...)
-	w.make(w.gangs("good", 4, 8, 1)...)
+	w.Make(bad...)
+	w.Make(w.Gangs("good", 4, 8, 1)...)
 	w.schedule(w.config())
-	w.rests(20*time.Second, 4, 6)
+	w.Rests(20*time.Second, 4, 6)
 	w.told("FailedScheduling", "lockstep.dev/priority")
 	w.told("FailedScheduling", "galaxy")
 
 	// One that is put right goes on.
 	for i := range 2 {
-		_, err := w.client.CoreV1().Pods(w.ns).Patch(w.ctx, fmt.Sprintf("bad000-%d", i), types.MergePatchType, []byte(`{"metadata":{"annotations":{"lockstep.dev/priority":"3"}}}`), metav1.PatchOptions{})
-		check(t, err)
+		_, err := w.Client.CoreV1().Pods(w.Namespace).Patch(w.Ctx, fmt.Sprintf("bad000-%d", i), types.MergePatchType, []byte(`{"metadata":{"annotations":{"lockstep.dev/priority":"3"}}}`), metav1.PatchOptions{})
+		cluster.Check(t, err)
 	}
-	w.rests(20*time.Second, 5, 5)
+	w.Rests(20*time.Second, 5, 5)
 }
 
 func TestRestKeepsGangsWithoutChurn(t *testing.T) {
@@ -148,17 +148,17 @@ func TestRestKeepsGangsWithoutChurn(t *testing.T) {
 	w.schedule(w.config())
 	var gangs []cluster.Gang
 	for i := range 24 {
-		g := w.gangs(fmt.Sprintf("p%d-%02d-", i%3, i), 1, 8, 1)[0]
+		g := w.Gangs(fmt.Sprintf("p%d-%02d-", i%3, i), 1, 8, 1)[0]
 		g.Priority, g.Grace = int32(10*(i%3)), 1
 		g.Annotations = map[string]string{cluster.RunAnnotation: "900ms"}
 		gangs = append(gangs, g)
 	}
 	for i := 0; i < len(gangs); i += 4 {
-		w.make(gangs[i : i+4]...)
+		w.Make(gangs[i : i+4]...)
 		w.boundAtLeast(min(48, 8*i))
 	}
-	w.eventually(60*time.Second, func() error {
-		pods, _, err := w.look()
+	w.Eventually(60*time.Second, func() error {
+		pods, _, err := w.Look()
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func TestRestKeepsGangsWithoutChurn(t *testing.T) {
 		}
 		return nil
 	})
-	if n := w.controller.Made(); n > 8*16 {
+	if n := w.Controller.Made(); n > 8*16 {
 		t.Errorf("%d pods were made anew for 16 gangs with more priority than others", n)
 	}
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,50 +28,20 @@ import (
 	"github.com/lockstep-gpu/lockstep/topology/labels"
 )
 
-// schedulerName is that of all pods here.
-const schedulerName = "lockstep-scheduler"
-
-// world is what one test has: a namespace, nodes, kubelets, and a controller that
-// makes pods anew.
+// world is a World with a watchdog, and schedulers.
 type world struct {
-	t          *testing.T
-	ctx        context.Context
-	client     kubernetes.Interface
-	ns         string
-	controller *cluster.Controller
-	watch      *watchdog
+	*cluster.World
+	watch *watchdog
 }
 
 // newWorld makes one. Everything of it ends with the test.
 func newWorld(t *testing.T, n cluster.Nodes, k cluster.Kubelet) *world {
 	t.Helper()
-	// Both are read here too, since a result that is kept does not know what
-	// TestMain reads.
-	if assets, required := os.Getenv(plane.Env), os.Getenv(plane.RequireEnv); control == nil {
-		if assets != "" || required == "1" {
-			t.Fatal("there is no plane")
-		}
-		t.Skipf("%s names no folder with etcd and kube-apiserver", plane.Env)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	t.Cleanup(cancel)
-	client, err := cluster.Client(control, plane.Admin)
-	check(t, err)
-	ns := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, ctx: ctx, client: client, ns: ns[:min(len(ns), 60)]}
-	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}, metav1.CreateOptions{})
-	check(t, err)
-	check(t, cluster.MakeNodes(ctx, client, n))
-	t.Cleanup(w.clear)
-
-	k.Client = client
-	w.controller = &cluster.Controller{Client: client, After: 20 * time.Millisecond}
-	w.watch = newWatchdog(client)
-	playing, stop := context.WithCancel(ctx)
+	w := &world{World: cluster.NewWorld(t, control, n, k)}
+	w.watch = newWatchdog(w.Client)
+	watching, stop := context.WithCancel(w.Ctx)
 	var all sync.WaitGroup
-	all.Go(func() { k.Run(playing) })
-	all.Go(func() { w.controller.Run(playing) })
-	all.Go(func() { w.watch.run(playing) })
+	all.Go(func() { w.watch.run(watching) })
 	t.Cleanup(func() {
 		stop()
 		all.Wait()
@@ -83,32 +52,14 @@ func newWorld(t *testing.T, n cluster.Nodes, k cluster.Kubelet) *world {
 	return w
 }
 
-// clear removes what the test made.
-func (w *world) clear() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	now := int64(0)
-	gone := metav1.DeleteOptions{GracePeriodSeconds: &now}
-	_ = w.client.CoreV1().Pods(w.ns).DeleteCollection(ctx, gone, metav1.ListOptions{})
-	_ = w.client.CoreV1().Nodes().DeleteCollection(ctx, gone, metav1.ListOptions{})
-	_ = w.client.SchedulingV1beta1().PodGroups(w.ns).DeleteCollection(ctx, gone, metav1.ListOptions{})
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // config is how the schedulers of these tests are set up: impatient, and with the
 // racks as a level.
 func (w *world) config() standalone.Config {
 	return standalone.Config{
 		View:   view.Config{Keys: []labels.Key{{Label: cluster.RackLabel, Level: topology.Level{Name: lockstep.Level("rack")}}}},
-		Client: w.client, Election: standalone.Election{Disable: true},
+		Client: w.Client, Election: standalone.Election{Disable: true},
 		Repair: 500 * time.Millisecond, Regroup: 20 * time.Millisecond, Patience: 300 * time.Millisecond, Repeat: time.Second,
-		Logger: logger(w.t),
+		Logger: logger(w.T),
 	}
 }
 
@@ -119,143 +70,52 @@ func logger(t *testing.T) *zap.Logger {
 		return nil
 	}
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	check(t, err)
+	cluster.Check(t, err)
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(f), zap.DebugLevel)).With(zap.String("test", t.Name()))
 }
 
 // schedule runs a scheduler in this process until the test ends or stop is called.
 func (w *world) schedule(cfg standalone.Config) (s *standalone.Scheduler, stop func()) {
-	w.t.Helper()
+	w.T.Helper()
 	s, err := standalone.New(cfg)
-	check(w.t, err)
-	ctx, cancel := context.WithCancel(w.ctx)
+	cluster.Check(w.T, err)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.t.Errorf("the scheduler ended with %v", err)
+			w.T.Errorf("the scheduler ended with %v", err)
 		}
 	})
-	w.t.Cleanup(stop)
+	w.T.Cleanup(stop)
 	return s, stop
 }
 
 // process starts the scheduler as a process of its own, with these flags beside those
 // that config has. It is killed when the test ends.
 func (w *world) process(name string, flags ...string) *exec.Cmd {
-	w.t.Helper()
-	log, err := os.Create(filepath.Join(w.t.TempDir(), name+".log"))
-	check(w.t, err)
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
+	w.T.Helper()
+	log, err := os.Create(filepath.Join(w.T.TempDir(), name+".log"))
+	cluster.Check(w.T, err)
+	w.T.Cleanup(func() {
+		if w.T.Failed() {
 			data, _ := os.ReadFile(log.Name())
-			w.t.Logf("%s:\n%.6000s", name, data)
+			w.T.Logf("%s:\n%.6000s", name, data)
 		}
 		log.Close()
 	})
 	cmd := exec.Command(program, append([]string{
 		"-kubeconfig=" + control.Kubeconfig(plane.Admin), "-topology=rack=" + cluster.RackLabel, "-listen=",
-		"-repair=500ms", "-regroup=20ms", "-patience=300ms", "-repeat=1s", "-lease=" + w.ns + "/lockstep", "-identity=" + name,
+		"-repair=500ms", "-regroup=20ms", "-patience=300ms", "-repeat=1s", "-lease=" + w.Namespace + "/lockstep", "-identity=" + name,
 	}, flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	check(w.t, cmd.Start())
-	w.t.Cleanup(func() {
+	cluster.Check(w.T, cmd.Start())
+	w.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	return cmd
-}
-
-// gangs returns n gangs of the namespace.
-func (w *world) gangs(prefix string, n, members, gpus int) []cluster.Gang {
-	out := make([]cluster.Gang, n)
-	for i := range out {
-		out[i] = cluster.Gang{Namespace: w.ns, Name: fmt.Sprintf("%s%03d", prefix, i), Scheduler: schedulerName, Members: members, GPUs: gpus}
-	}
-	return out
-}
-
-// make makes the pods of gangs.
-func (w *world) make(gangs ...cluster.Gang) {
-	w.t.Helper()
-	check(w.t, cluster.MakeGangs(w.ctx, w.client, gangs...))
-}
-
-// pods returns all pods of the namespace, and all nodes.
-func (w *world) look() ([]corev1.Pod, []corev1.Node, error) {
-	ps, err := w.client.CoreV1().Pods(w.ns).List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	ns, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return ps.Items, ns.Items, nil
-}
-
-// eventually waits until ok returns nil.
-func (w *world) eventually(within time.Duration, ok func() error) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			w.t.Fatalf("not within %v: %v", within, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// rests waits until bound gangs are bound whole, waiting ones are not bound at all, and
-// no node has too much on it; and that it stays so for a while.
-func (w *world) rests(within time.Duration, bound, waiting int) {
-	w.t.Helper()
-	calm := 0
-	w.eventually(within, func() error {
-		err := w.isAtRest(bound, waiting)
-		if err != nil {
-			calm = 0
-			return err
-		}
-		if calm++; calm < 6 {
-			return errors.New("it has not stayed so")
-		}
-		return nil
-	})
-}
-
-func (w *world) isAtRest(bound, waiting int) error {
-	pods, nodes, err := w.look()
-	if err != nil {
-		return err
-	}
-	if err := cluster.Audit(pods, nodes); err != nil {
-		return err
-	}
-	whole, none := 0, 0
-	for _, g := range cluster.Tally(pods) {
-		switch {
-		case g.Leaving > 0:
-			return fmt.Errorf("gang %s has %d pods that are being deleted", g.Name, g.Leaving)
-		case g.Bound >= g.Members:
-			whole++
-		case g.Bound == 0:
-			none++
-		}
-	}
-	if whole != bound || none != waiting {
-		return fmt.Errorf("%d gangs are bound and %d wait, want %d and %d", whole, none, bound, waiting)
-	}
-	return nil
 }
 
 // watchdog looks at every change of a pod whether its node has too much on it.

@@ -2,19 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/e2e/cluster"
 	"github.com/lockstep-gpu/lockstep/integrations/kubernetes/internal/plane"
@@ -67,50 +61,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// world is a namespace with nodes, kubelets and a controller that makes pods anew.
+// world is a World with schedulers.
 type world struct {
-	t          *testing.T
-	ctx        context.Context
-	client     kubernetes.Interface
-	ns         string
-	controller *cluster.Controller
-	logs       map[string]string // of schedulers, by name
+	*cluster.World
+	logs map[string]string // of schedulers, by name
 }
 
 func newWorld(t *testing.T, n cluster.Nodes, k cluster.Kubelet) *world {
 	t.Helper()
-	if control == nil {
-		t.Skipf("%s names no folder with etcd and kube-apiserver", plane.Env)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	t.Cleanup(cancel)
-	client, err := cluster.Client(control, plane.Admin)
-	check(t, err)
-	w := &world{t: t, ctx: ctx, client: client, ns: strings.ToLower(t.Name()), logs: make(map[string]string)}
-	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}, metav1.CreateOptions{})
-	check(t, err)
-	check(t, cluster.MakeNodes(ctx, client, n))
-	k.Client = client
-	w.controller = &cluster.Controller{Client: client, After: 20 * time.Millisecond}
-	playing, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	all.Go(func() { k.Run(playing) })
-	all.Go(func() { w.controller.Run(playing) })
-	t.Cleanup(func() {
-		stop()
-		all.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		now := int64(0)
-		gone := metav1.DeleteOptions{GracePeriodSeconds: &now}
-		_ = client.CoreV1().Pods(w.ns).DeleteCollection(ctx, gone, metav1.ListOptions{})
-		_ = client.CoreV1().Nodes().DeleteCollection(ctx, gone, metav1.ListOptions{})
-	})
-	return w
+	return &world{World: cluster.NewWorld(t, control, n, k), logs: make(map[string]string)}
 }
-
-// schedulerName is that of all pods here.
-const schedulerName = "lockstep-scheduler"
 
 // configuration is that of deploy/plugin, but for what a test has of its own: profiles
 // that differ in their name only.
@@ -160,48 +120,32 @@ profiles:
 
 // schedule starts a scheduler as a process of its own. It is killed when the test ends.
 func (w *world) schedule(name string, profiles ...string) *exec.Cmd {
-	w.t.Helper()
+	w.T.Helper()
 	if len(profiles) == 0 {
-		profiles = []string{schedulerName}
+		profiles = []string{cluster.SchedulerName}
 	}
-	dir := w.t.TempDir()
+	dir := w.T.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	check(w.t, os.WriteFile(file, []byte(configuration(w.ns, profiles...)), 0o600))
+	cluster.Check(w.T, os.WriteFile(file, []byte(configuration(w.Namespace, profiles...)), 0o600))
 	log, err := os.Create(filepath.Join(dir, name+".log"))
-	check(w.t, err)
+	cluster.Check(w.T, err)
 	w.logs[name] = log.Name()
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
+	w.T.Cleanup(func() {
+		if w.T.Failed() {
 			data, _ := os.ReadFile(log.Name())
-			w.t.Logf("%s:\n%s", name, data[max(0, len(data)-8000):])
+			w.T.Logf("%s:\n%s", name, data[max(0, len(data)-8000):])
 		}
 		log.Close()
 	})
 	cmd := exec.Command(program, "--config="+file, "--secure-port=0", "-v=3")
 	cmd.Env = append(os.Environ(), "E2E_ROLE=kube-scheduler")
 	cmd.Stdout, cmd.Stderr = log, log
-	check(w.t, cmd.Start())
-	w.t.Cleanup(func() {
+	cluster.Check(w.T, cmd.Start())
+	w.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 	return cmd
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// gangs returns n gangs of the namespace.
-func (w *world) gangs(prefix string, n, members, gpus int) []cluster.Gang {
-	out := make([]cluster.Gang, n)
-	for i := range out {
-		out[i] = cluster.Gang{Namespace: w.ns, Name: fmt.Sprintf("%s%03d", prefix, i), Scheduler: schedulerName, Members: members, GPUs: gpus}
-	}
-	return out
 }
 
 // told reports whether a scheduler's log has a text.
@@ -211,83 +155,4 @@ func (w *world) told(name, text string) error {
 		err = fmt.Errorf("%s did not say %q", name, text)
 	}
 	return err
-}
-
-func (w *world) make(gangs ...cluster.Gang) {
-	w.t.Helper()
-	check(w.t, cluster.MakeGangs(w.ctx, w.client, gangs...))
-}
-
-func (w *world) look() ([]corev1.Pod, []corev1.Node, error) {
-	ps, err := w.client.CoreV1().Pods(w.ns).List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	ns, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return ps.Items, ns.Items, nil
-}
-
-func (w *world) eventually(within time.Duration, ok func() error) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, within)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			w.t.Fatalf("not within %v: %v", within, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// rests waits until bound gangs are bound whole and waiting ones not at all, no node
-// has too much on it, and it has stayed so for a while.
-func (w *world) rests(within time.Duration, bound, waiting int) {
-	w.t.Helper()
-	calm := 0
-	w.eventually(within, func() error {
-		err := w.atRest(bound, waiting)
-		if err != nil {
-			calm = 0
-			return err
-		}
-		if calm++; calm < 6 {
-			return errors.New("it has not stayed so")
-		}
-		return nil
-	})
-}
-
-func (w *world) atRest(bound, waiting int) error {
-	pods, nodes, err := w.look()
-	if err != nil {
-		return err
-	}
-	if err := cluster.Audit(pods, nodes); err != nil {
-		return err
-	}
-	whole, none := 0, 0
-	for _, g := range cluster.Tally(pods) {
-		switch {
-		case g.Leaving > 0:
-			return fmt.Errorf("gang %s has %d pods that are being deleted", g.Name, g.Leaving)
-		case g.Bound >= g.Members:
-			whole++
-		case g.Bound == 0:
-			none++
-		}
-	}
-	if whole != bound || none != waiting {
-		return fmt.Errorf("%d gangs are bound and %d wait, want %d and %d", whole, none, bound, waiting)
-	}
-	return nil
 }
