@@ -47,9 +47,9 @@ func NewWorld(t *testing.T, p *plane.Plane, n Nodes, k Kubelet) *World {
 	client, err := Client(p, plane.Admin)
 	Check(t, err)
 	ns := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &World{T: t, Ctx: ctx, Client: client, Namespace: ns[:min(len(ns), 60)]}
-	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}, metav1.CreateOptions{})
+	made, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: ns[:min(len(ns), 50)] + "-"}}, metav1.CreateOptions{})
 	Check(t, err)
+	w := &World{T: t, Ctx: ctx, Client: client, Namespace: made.Name}
 	Check(t, MakeNodes(ctx, client, n))
 	t.Cleanup(w.clear)
 
