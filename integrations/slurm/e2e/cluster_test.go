@@ -23,6 +23,7 @@ type cluster struct {
 	t   *testing.T
 	dir string
 	env []string
+	up  bool // it has started
 }
 
 // find returns the path of a program, which Debian puts where PATH may not look.
@@ -105,6 +106,7 @@ func start(t *testing.T, n int) *cluster {
 		out, err := c.try("sinfo", "--noheader", "--Node", "--partition=main", "--format=%T")
 		return err == nil && strings.Count(string(out), "idle\n") == n
 	})
+	c.up = true
 	return c
 }
 
@@ -230,6 +232,9 @@ func (c *cluster) until(what string, limit time.Duration, done func() bool) {
 				if data, err := os.ReadFile(filepath.Join(c.dir, log)); err == nil {
 					c.t.Logf("%s:\n%s", log, data[max(0, len(data)-3000):])
 				}
+			}
+			if !c.up && os.Getenv("REQUIRE_SLURM") != "1" {
+				c.t.Skipf("Slurm is installed and does not start on this machine: %s: not within %v", what, limit)
 			}
 			c.t.Fatalf("%s: not within %v", what, limit)
 		}
