@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -39,8 +40,9 @@ type Rebasing struct {
 // term, begin at now; a walltime counts from started. Events about it carry
 // Status's Attempt, or 0.
 //
-// It returns what Apply would of a submission and placement.State.Adopt of the
-// plan; then nothing has changed. Behind the last of several call Step, once.
+// It returns what Apply would of a submission, placement.State.Adopt of the plan and
+// Config.Quota of a charge; then nothing has changed, but that plans made before are
+// stale, and that a job of its name which had left may be forgotten. Behind the last of several call Step, once.
 func (s *Scheduler) Adopt(now time.Time, plan *lockstep.Plan, started time.Time) error {
 	return s.take("adopt", now, plan, func() error {
 		if err := s.adopt(now, plan, started); err != nil {
@@ -115,16 +117,15 @@ func (s *Scheduler) adopt(now time.Time, plan *lockstep.Plan, started time.Time)
 		s.forget(g.ID)
 	}
 	if err := s.policy.Submit(now, g); err != nil {
-		_ = s.placer.Release(g.ID) // it was adopted just now
-		return err
+		return errors.Join(err, s.placer.Release(g.ID))
 	}
 	if s.quota != nil {
 		if err := s.quota.join(g.Tenant); err != nil {
 			return err
 		}
 	}
-	if err := s.gangs.Adopt(now, plan, started); err != nil {
-		return err
+	if err := s.gangs.Adopt(now, plan, started); err != nil { // a quota may not know its queue
+		return errors.Join(err, s.policy.Finish(now, g.ID), s.policy.Forget(g.ID), s.placer.Release(g.ID))
 	}
 	s.jobs[g.ID] = &job{gang: g, since: at}
 	s.loosen(g)

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"cmp"
 	"encoding/json"
+	"flag"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -177,11 +178,13 @@ func TestRebase(t *testing.T) {
 	require.Equal(t, where["j1"], began[0].Plan.Members[0].Node)
 }
 
+var hosts = flag.Uint64("hosts", 30, "how many random hosts TestHostsThatComeAndGo runs")
+
 // TestHostsThatComeAndGo runs random hosts whose nodes, jobs and neighbours come and
 // go, and holds the scheduler to what was saved, and to its log, at every step.
 func TestHostsThatComeAndGo(t *testing.T) {
 	rules := scheduler.Rules()
-	for seed := range uint64(30) {
+	for seed := range *hosts {
 		cfg := scheduler.Config{Rule: rules[seed%uint64(len(rules))], Term: 2 * time.Minute}
 		if seed%10 == 5 {
 			cfg.Floor = 500_000

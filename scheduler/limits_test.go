@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,4 +136,29 @@ func TestForecastOfTheForemost(t *testing.T) {
 	require.Equal(t, at(3600), f.Start)
 	_, ok = s.Forecast("a")
 	require.False(t, ok, "it runs")
+}
+
+// TestAdoptedUnderAQuotaThatDoesNotKnowThem leaves nothing behind of a gang whose queue
+// is not there.
+func TestAdoptedUnderAQuotaThatDoesNotKnowThem(t *testing.T) {
+	for _, rule := range []scheduler.Rule{scheduler.LTGF, scheduler.FIFO} {
+		q := tree(t, 1)
+		s := newScheduler(t, scheduler.Config{Rule: rule, Tree: machines(t, map[lockstep.NodeID]int{"a": 8}), Quota: q})
+		submit(t, s, at(0), gangOf("first", "t0", 1, 0))
+		seq, jobs := s.Seq(), s.Len()
+		require.ErrorIs(t, s.Adopt(at(0), planOf(gangOf("p", "nobody", 8, 0), "a", 0, 1, 2, 3, 4, 5, 6, 7), at(0)), lockstep.ErrUnknown)
+		require.Equal(t, 8, s.Usage().Free)
+		require.Equal(t, seq, s.Seq())
+		require.Equal(t, jobs, s.Len())
+		_, known := s.Status("p")
+		require.False(t, known)
+		require.NoError(t, s.Adopt(at(0), planOf(gangOf("p", "t0", 4, 0), "a", 0, 1, 2, 3), at(0)))
+		require.Equal(t, 4, s.Usage().Free)
+		var kept bytes.Buffer
+		require.NoError(t, q.Snapshot(&kept))
+		back, err := quota.Restore(&kept)
+		require.NoError(t, err)
+		_, err = scheduler.Restore(scheduler.Config{Rule: rule, Tree: s.Tree(), Quota: back}, strings.NewReader(saved(t, s)))
+		require.NoError(t, err)
+	}
 }

@@ -76,9 +76,10 @@ func (d *desk) adopt(j *job, st *view.State) {
 		err = d.core.Adopt(d.now, plan, d.began(st))
 	}
 	if err != nil {
-		// Somebody bound it where there is no room.
+		// Somebody bound it where there is no room, or the queues do not know it. It
+		// is left alone, and what can be counted of its room is others'.
 		d.cfg.Logger.Warn("not adopted", zap.String("job", string(j.id)), zap.Error(err))
-		d.uncounted(j, st)
+		d.occupy(j, st)
 		return
 	}
 	d.adopted(j, st, plan)

@@ -247,3 +247,25 @@ func TestInstancesOfDividedDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestGangsOfQueuesThatAreGone keeps others off the room of gangs that run and whose
+// queue the tree does not have any more.
+func TestGangsOfQueuesThatAreGone(t *testing.T) {
+	s := newSim(t, 5, cluster.Nodes{Count: 2, GPUs: 8})
+	s.gang(cluster.Gang{Name: "old", Members: 8, GPUs: 1, Annotations: map[string]string{"lockstep.dev/queue": "gone"}})
+	s.run(10 * time.Second)
+	s.cfg.Quota = quota.Config{Queues: []quota.Queue{{Name: "a", Weight: 1}}}
+	s.restart()
+	s.run(10 * time.Second)
+	if free := s.desk.core.Usage().Free; free != 8 {
+		t.Errorf("%d devices are free, want those of one node", free)
+	}
+	for i := range 2 {
+		s.gang(cluster.Gang{Name: fmt.Sprint("a", i), Members: 8, GPUs: 1, Annotations: map[string]string{"lockstep.dev/queue": "a"}})
+	}
+	s.run(time.Minute)
+	s.atRest()
+	if n := s.boundGangs(); n != 2 {
+		t.Errorf("%d gangs are bound, want the old one and one more", n)
+	}
+}
