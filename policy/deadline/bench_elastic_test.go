@@ -120,3 +120,21 @@ func BenchmarkElasticShares(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkElasticPlain is what BenchmarkElasticAdmit would be if all were planned anew, step by step.
+func BenchmarkElasticPlain(b *testing.B) {
+	for _, n := range []int{100, 1000, 5000} {
+		b.Run("jobs="+strconv.Itoa(n), func(b *testing.B) {
+			e, job := crowd(b, n)
+			j := job("n")
+			deadline, err := in.SinceEpoch("", "", j.Deadline)
+			if err != nil {
+				b.Fatal(err)
+			}
+			asked := &elastic{id: j.ID, points: j.Points, left: workOf(j.Left), deadline: deadline}
+			for b.Loop() {
+				e.plainly(asked)
+			}
+		})
+	}
+}

@@ -64,10 +64,9 @@
 //
 // Elastic: with n jobs, p points of a job and s entries of what is free over time, at most 2n and more where jobs are
 // interrupted, an admission is O(s log p + n) beside the plans that there are, and O(m s log p) where m jobs are planned
-// anew. Beside 100, 1,000 and 5,000 jobs, on devices that barely do for them, an admission, a refusal, or planning all anew
-// takes 0.02, 0.5 and 10 ms of processor time, with an allocation or two for each plan: 100, 1,000 and 3,000 for an admission
-// (BenchmarkElasticAdmit, BenchmarkElasticShares); plain filling takes 1, 60 and 1,900 ms. Where there is room it takes 0.02 ms
-// beside 5,000 (benchmarks/policy).
+// anew. Beside 100, 1,000 and 5,000 jobs, on devices that barely do for them, an admission or a refusal takes 0.06, 1 and 8 ms,
+// with 150, 1,400 and 3,400 allocations for an admission (BenchmarkElasticAdmit, BenchmarkElasticShares); plain filling takes
+// 0.7, 57 and 1,500 ms (BenchmarkElasticPlain). Where there is room it takes 0.02 ms beside 5,000 (benchmarks/policy).
 //
 // # Limits
 //
